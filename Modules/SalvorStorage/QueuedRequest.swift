@@ -63,6 +63,8 @@ public struct QueuedRequest: Sendable, Hashable {
     case request
     /// What is in its way has to go.
     case room
+    /// The server holds what this device gives back: for its operator's consent, for the row that it needs, or because healing is paused.
+    case server
     /// A person: edit the row, retry or delete; of a kept entry, reapply or delete.
     case person
 

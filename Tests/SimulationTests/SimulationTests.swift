@@ -110,6 +110,23 @@ struct SimulationTests {
     expectKnown(report, swarm: "in-place")
   }
 
+  @Test(
+    "the oracle of healing: a lost value that stands beside a newer copy's row, column by column, has come back",
+    arguments: [("heal", "8120192")])
+  func healingMended(swarm: String, seed: String) throws {
+    let report = try SimulateProcess.run("--swarm", swarm, "--seeds", seed, "--json").json
+    #expect(report["violations"]?.array?.isEmpty == true, "\(report["violations"]?.text ?? "")")
+    #expect((report["met"]?["lost rows judged"]?.integer ?? 0) > 0)
+  }
+
+  @Test("what was not given back is, once a device or a table is set to, and once only (semantics 10)")
+  func healingSettings() throws {
+    let report = try SimulateProcess.run("--swarm", "settings", "--seeds", "1-\(seeds / 2)", "--json").json
+    #expect((report["met"]?["lost rows judged"]?.integer ?? 0) > 0)
+    #expect((report["met"]?["heal changed"]?.integer ?? 0) > 0)
+    expectKnown(report, swarm: "settings")
+  }
+
   @Test("what an operator consents to leaves its device, also where the server had held it before (semantics 10)")
   func consent() throws {
     for seeds in ["1-\(max(1, seeds / 6))", "700056"] {

@@ -12,6 +12,8 @@ struct CrashRun {
     /// The process had ended before it was killed.
     var missed = 0
     var restores = 0
+    /// Synchronizations with what was lost while a device gave nothing back, and is offered now.
+    var lateOfferings = 0
     var recoveries: Int64 = 0
     var decisions = 0
     /// Devices that began anew, and files that were taken over in synchronizations that were not killed.
@@ -81,6 +83,7 @@ struct CrashRun {
       try place.restore(backup, stops: Bool.random(using: &random))
       figures.restores += 1
     }
+    if place.heals { try turn(device) }
     let child = try place.start(device, "sync", "--quiet")
     let moment = Double.random(in: 0..<usual * 1.2, using: &random)
     let target = Int.random(in: 0..<5, using: &random)
@@ -103,8 +106,21 @@ struct CrashRun {
     try place.startServer(killed)
   }
 
+  /// Some devices give nothing back for a while. One that has losses in its archive then is set to again, and offers them with the
+  /// synchronization that is about to be killed.
+  private mutating func turn(_ device: Int) throws {
+    guard place.silent.contains(device) else { return place.setSilent(device, Int.random(in: 0..<4, using: &random) == 0) }
+    let withheld =
+      try SQLiteConnection(place.database(device), busyTimeoutMilliseconds: 60_000).integer(
+        "SELECT count(*) FROM salvor_archive WHERE own IS NOT NULL") ?? 0
+    guard withheld > 0 || Int.random(in: 0..<6, using: &random) == 0 else { return }
+    place.setSilent(device, false)
+    if withheld > 0 { figures.lateOfferings += 1 }
+  }
+
   /// All devices sync until nothing is left to do; then every change that was ever made is looked for.
   private mutating func check() throws {
+    for device in place.strategies.indices { place.setSilent(device, false) }
     for _ in 0..<2 {
       for device in place.strategies.indices { figures.decisions += try place.settle(device) }
     }
@@ -121,6 +137,7 @@ struct CrashRun {
         "kills": .integer(Int64(figures.kills)), "serverKills": .integer(Int64(figures.serverKills)),
         "databaseKills": .integer(Int64(figures.databaseKills)),
         "missed": .integer(Int64(figures.missed)), "restores": .integer(Int64(figures.restores)),
+        "lateOfferings": .integer(Int64(figures.lateOfferings)),
         "recoveries": .integer(figures.recoveries), "decisions": .integer(Int64(figures.decisions)),
         "renewals": .integer(Int64(figures.renewals)), "snapshots": .integer(place.snapshots),
         "changes": .integer(Int64(ledger.changes)), "checks": .integer(Int64(figures.checks)),

@@ -9,6 +9,8 @@ final class Place {
   let strategies: [String]
   /// Every device gives back what the server lost: all that was acknowledged must be on the server in the end.
   let heals: Bool
+  /// Devices that give nothing back now, by their configuration; what they hold they offer once it is changed.
+  private(set) var silent: Set<Int> = []
   /// First synchronizations go by files.
   let takesSnapshots: Bool
   /// Files that were taken over, as far as the devices could say.
@@ -148,8 +150,12 @@ final class Place {
       { schema: "../schema.json5",
         client: { storage: { module: "sqlite", path: "field.db" },
                   transport: { module: "http", url: "\(url)" }, credentials: { principal: "anna" },
-                  recovery: { strategy: "\(strategies[device])" } } }
+                  recovery: { strategy: "\(strategies[device])"\(silent.contains(device) ? ", heal: \"off\"" : "") } } }
       """, "device-\(device)/salvor.json5")
+  }
+
+  func setSilent(_ device: Int, _ isSilent: Bool) {
+    if isSilent { silent.insert(device) } else { silent.remove(device) }
   }
 
   func start(_ device: Int, _ arguments: String...) throws -> Child {

@@ -50,6 +50,8 @@ struct SyncSession {
   private var offered: [SnapshotOffer] = []
   /// Nothing was downloaded: what the server held of this device's offers goes up first.
   private var offersComeFirst = false
+  /// The server made no commit of what was sent: as of which one it has it is known when the download ends.
+  private var isUncommitted = false
   /// Snapshots that are here and examined: the next download goes on from them.
   var snapshots: [SnapshotOffer] = []
   /// The application's own was looked at.
@@ -470,13 +472,14 @@ struct SyncSession {
     guard let end else {
       throw SalvorError(.unreachable, "The server's answer was cut. The next sync goes on where this one stopped.")
     }
-    if stagedPieces == 0, isWhereItWas(end, session.state) { return }
+    if stagedPieces == 0, !isUncommitted, isWhereItWas(end, session.state) { return }
     // Pages and blobs are counted by one report.
     try await fetchBlobs()
     // A safe place to stop: what came is staged, and the next synchronization goes on from there.
     try Task.checkCancellation()
     progress(.applying)
     let applied = try await store.apply(end)
+    isUncommitted = false
     report.upserts += applied.upserts
     report.deletes += applied.deletes
     report.displaced += Int64(applied.displaced.count)
@@ -543,6 +546,7 @@ struct SyncSession {
     }
     let settled = try await store.settle(sequence: upload.sequence, results: results)
     hasUploaded = settled.accepted + settled.refused > 0
+    isUncommitted = results.commit == nil
     report.uploaded += settled.accepted
     report.refused += settled.refused
     report.refusedCounters.formUnion(results.refused.map(\.counter))

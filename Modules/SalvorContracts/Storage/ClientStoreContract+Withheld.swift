@@ -155,6 +155,25 @@ extension ClientStoreContract {
       try await bench.settle(again, commit: bench.nextCommit(), kept: [begun.changes[0].counter])
       try expectEqual(try await bench.begin().changes, [], "what is sent then")
     },
+    offering(
+      "what was accepted without a commit counts as of where the download ends, and a conflict version as of the commit after that"
+    ) { bench in
+      try await bench.download(full: ["note"], rows: [("note", ["n1", "a", .null]), ("note", ["n2", "b", .null])])
+      try await bench.write(.update("note", ["n1"], ["title": "mine"]), .update("note", ["n2"], ["title": "mine"]))
+      let begun = try await bench.begin()
+      try await bench.settle(begun, kept: [begun.changes[1].counter])
+      bench.nextCommit(3)
+      try await bench.download(rows: [("note", ["n2", "theirs", .null])])
+      var recovered = Recovered(shared: 1, rows: [("note", ["n1", "a", .null]), ("note", ["n2", "b", .null])])
+      recovered.heal = .own
+      try await bench.recover(recovered)
+      let sent = try await bench.begin()
+      try expectEqual(
+        sent.changes.filter { $0.offer?.isVersion == true }.map(\.offer?.version.number), [5], "the conflict version's")
+      try expectEqual(
+        sent.changes.first { $0.offer?.isVersion == false && $0.values[0] == "n1" }?.offer?.version.number, 4,
+        "the row's")
+    },
     offering("while an upload's outcome is unknown nothing is added to it") { bench in
       try await lose(&bench)
       try await bench.write(.update("note", ["n4"], ["body": "waits"]))

@@ -76,6 +76,8 @@ public struct DrawnTable: Sendable, Hashable {
   public var hasPhoto = false
   /// The application's own triggers do not fire when Salvor writes rows on the device.
   public var applicationTriggersOff = false
+  /// What devices may give back of it (`heal`); nil: the schema does not say.
+  public var heal: String?
   /// The application of a device made the table before Salvor did, so.
   public var adoption: Adoption?
   /// The application of a device has a trigger that writes to the parent of each new row.
@@ -175,6 +177,7 @@ public struct DrawnSchema: Sendable, Hashable {
       if table.hasFlags {
         members.append("flags: { dirty: \"\(DrawnTable.dirtyFlag)\", deleted: \"\(DrawnTable.deletedFlag)\" }")
       }
+      if let heal = table.heal { members.append("heal: \"\(heal)\"") }
       if table.applicationTriggersOff { members.append("applicationTriggers: \"off\"") }
       lines.append("  \(table.name): { \(members.joined(separator: ", ")) },")
     }

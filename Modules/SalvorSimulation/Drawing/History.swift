@@ -80,11 +80,11 @@ extension History.Device {
   }
 }
 
-/// Draws what happens next.
 private func healModes(_ swarm: Swarm) -> [String] {
   swarm.has(.consent) ? ["own", "own", "all", "review", "off"] : ["own", "own", "own", "all", "off"]
 }
 
+/// Draws what happens next.
 private struct StepDrawing {
   let schema: DrawnSchema
   let swarm: Swarm
@@ -94,7 +94,8 @@ private struct StepDrawing {
     case write, program, sync, pair, twoProcesses, crash, restartDevice, restartServer, backup, restore, replace, trim,
       copy, putBack, clone, dropTriggers, deleteErrors, deleteKept, retry, reapply, withdraw, recover, deleteRemote,
       demandReset, resolve, evolveServer, evolveDevice, clockJump, verify, wait,
-      powerCut, diskFault, migrate, look, subscribe, unsubscribe, leave, purge, acceptOffers, paceHealing, duel, watch
+      powerCut, diskFault, migrate, look, subscribe, unsubscribe, leave, purge, acceptOffers, paceHealing, duel, watch,
+      setHeal, setTableHeal
   }
 
   /// The tables that a device can choose rows of.
@@ -120,6 +121,7 @@ private struct StepDrawing {
       (byRegion.isEmpty ? 0 : when(.subscriptions, 4), .unsubscribe), (id > 10 ? when(.absences, 2) : 0, .leave),
       (when(.purges, 3), .purge), (when(.consent, 4), .acceptOffers), (when(.consent, 2), .paceHealing),
       (devices.count > 1 ? when(.consent, 8) : 0, .duel), (when(.watches, 5), .watch),
+      (when(.healChanges, 8), .setHeal), (when(.healChanges, 3), .setTableHeal),
     ]
   }
 
@@ -200,6 +202,10 @@ private struct StepDrawing {
     case .duel:
       return .duel(device, (device + 1 + own.below(devices.count - 1)) % devices.count, place: own.below(100))
     case .paceHealing: return .paceHealing(pauses: own.chance(50))
+    case .setHeal: return .setHeal(device, mode: own.pick(["own", "all", "review", "off"]) ?? "own")
+    case .setTableHeal:
+      return .setTableHeal(
+        table: own.below(schema.tables.count), mode: own.chance(50) ? nil : own.pick(["own", "review", "off"]))
     case .wait: return .wait(hours: own.chance(30) ? 24 * 40 : own.below(48))
     }
   }

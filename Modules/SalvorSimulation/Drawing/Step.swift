@@ -94,6 +94,10 @@ public struct Step: Sendable, Hashable {
     case acceptOffers(table: String?)
     /// Healing is paused, or goes on.
     case paceHealing(pauses: Bool)
+    /// The configuration of a device says anew what it gives back: `client.recovery.heal`.
+    case setHeal(Int, mode: String)
+    /// The schema says anew what may be given back of a table; nil: all.
+    case setTableHeal(table: Int, mode: String?)
     /// Nothing happens for so many hours.
     case wait(hours: Int)
   }
@@ -211,6 +215,10 @@ extension Step: CustomStringConvertible {
         "# \(device(a)) changes the row number \(place) and synchronizes; \(device(b)) synchronizes, changes it, synchronizes"
     case .acceptOffers(let table): return "salvor server restores accept 1\(table.map { " --table \($0)" } ?? "")"
     case .paceHealing(let pauses): return "salvor server restores \(pauses ? "pause" : "resume")"
+    case .setHeal(let number, let mode):
+      return "# \(device(number)).json5: client.recovery.heal: \"\(mode)\""
+    case .setTableHeal(let table, let mode):
+      return "# the server's schema: heal: \"\(mode ?? "all")\" of table \(table)"
     case .wait(let hours): return "# \(hours) h pass"
     }
   }

@@ -139,6 +139,8 @@ public enum Feature: String, Sendable, Hashable, CaseIterable {
   case specification
   /// A copy may be written into the file of a server that runs (`.restore` of SQLite's shell).
   case restoreInPlace = "restore-in-place"
+  /// Devices and tables change what they give back.
+  case healChanges = "heal-changes"
 
   static let later: Set<Feature> = newest.union(healing).union(byName).union([
     .powerCuts, .diskFaults, .adoptedTables, .applicationCode, .migrations, .looks, .validators, .watches,
@@ -148,8 +150,8 @@ public enum Feature: String, Sendable, Hashable, CaseIterable {
   /// Only in the swarm that has them by name.
   static let healing: Set<Feature> = [.heal, .absences, .purges, .consent]
 
-  /// Only in the swarms `files`, `specification` and `in-place`.
-  static let byName: Set<Feature> = [.snapshots, .specification, .restoreInPlace]
+  /// Only in the swarms `files`, `specification`, `in-place` and `settings`.
+  static let byName: Set<Feature> = [.snapshots, .specification, .restoreInPlace, .healChanges]
 
   /// Those that came last.
   static let newest: Set<Feature> = [.parameterScopes, .joinScopes, .subscriptions, .flags, .blobs]
@@ -194,6 +196,7 @@ public struct Swarm: Sendable, Hashable {
     "heal": healing,
     "consent": healing.union([.consent, .policies]),
     "in-place": healing.union([.restoreInPlace]),
+    "settings": healing.union([.healChanges]),
     "files": plain.union([
       .snapshots, .serverRestore, .trim, .strategies, .recoverByHand, .remotesDeleted, .deviceRestore, .crashes,
       .messageFaults, .writesMeanwhile, .gzip, .parameterScopes, .subscriptions, .blobs,
@@ -232,6 +235,7 @@ public struct Swarm: Sendable, Hashable {
     if named.contains(.specification) { always.append(.specification) }
     if named.contains(.restoreInPlace) { always.append(.restoreInPlace) }
     if named.contains(.consent) { always += [.consent, .policies] }
+    if named.contains(.healChanges) { always.append(.healChanges) }
     return Swarm(features: Set(features + chosen(true, &own) + always), steps: steps, devices: devices)
   }
 }

@@ -18,14 +18,16 @@ struct HealOracle: Sendable {
     var author: Int?
     /// Counts the restores, where it was lost with one.
     var epoch = 0
+    /// Where it was lost: the copy has the row so, too.
+    var isSame = false
   }
 
   /// A device, as far as it counts here.
   struct Device: Sendable {
     /// It came to the end of the history.
     var returns: Bool
-    /// Its configuration's `client.recovery.heal`.
-    var heal: String
+    /// What it may give back of each table now.
+    var heal: [String: HealMode]
     /// What its archive says to people, but for what it holds of lost rows.
     var archive: String
   }
@@ -40,6 +42,8 @@ struct HealOracle: Sendable {
   private var lastWrite: [RowName: Int] = [:]
   private var lastWriteBy: [Int: [RowName: Int]] = [:]
   private var lastDeleteBy: [RowName: Int] = [:]
+  /// What each device may give back of each table, from each step on.
+  private var settings: [(step: Int, heal: [[String: HealMode]])] = []
   /// The steps in which each device synchronized without an error.
   private var syncs: [Int: [Int]] = [:]
   private var purged: Set<RowName> = []
@@ -91,6 +95,8 @@ struct HealOracle: Sendable {
 
   mutating func purged(_ name: RowName) { purged.insert(name) }
 
+  mutating func configured(_ heal: [[String: HealMode]], step: Int) { settings.append((step, heal)) }
+
   /// The server's rows are others than after the last step.
   mutating func watched(_ before: Contents, _ now: Contents, step: Int) {
     for name in Set(before.keys).union(now.keys).sorted() where before[name] != now[name] && tables.contains(name.table)
@@ -133,10 +139,12 @@ struct HealOracle: Sendable {
     let backup = backups[slot] ?? []
     restores.append((step, waiting))
     let kept = Set(backup.map(\.id))
+    let rows = Dictionary(backup.map { ($0.name, $0.row) }) { $1 }
     // A newer copy brings back what an older one took.
     lost.removeAll { kept.contains($0.id) }
     for var entry in lineage where !kept.contains(entry.id) {
       entry.epoch = restores.count
+      entry.isSame = (rows[entry.name] ?? nil) == entry.row
       lost.append(entry)
     }
     lineage = backup
@@ -159,7 +167,7 @@ struct HealOracle: Sendable {
   private func lostVersions(_ devices: [Device], _ server: Contents, conflicts: String) -> [Finding] {
     versions.compactMap { version in
       guard devices.indices.contains(version.device), devices[version.device].returns,
-        devices[version.device].heal != "off", !purged.contains(version.name),
+        devices[version.device].heal[version.name.table] != .off, !purged.contains(version.name),
         // He has heard of it.
         (syncs[version.device] ?? []).contains(where: { $0 < restores[version.epoch - 1].step }),
         !mentions(conflicts, version.note), !mentions(devices[version.device].archive, version.note),
@@ -182,10 +190,11 @@ struct HealOracle: Sendable {
   ///   - server: its rows now.
   ///   - conflicts: the values of its conflict versions.
   ///   - settled: the values that it had where it kept or settled a conflict.
-  ///   - conflictRows: the rows that have such.
+  ///   - kept: the values of conflict versions of each row, by the place of their column.
   /// - Returns: what is wrong, and of how many lost rows it could be told.
   func judge(
-    _ server: Contents, _ devices: [Device], conflicts: String, settled: String, conflictRows: Set<RowName>
+    _ server: Contents, _ devices: [Device], conflicts: String, settled: String,
+    kept: [RowName: [Int: [Value]]]
   ) -> (findings: [Finding], judged: Int) {
     var newest: [RowName: Entry] = [:]
     for entry in lost {
@@ -204,7 +213,7 @@ struct HealOracle: Sendable {
       }
       let isQuiet = isQuiet(entry)
       guard let row = entry.row else {
-        guard isQuiet, mayStay(gone: entry, server, conflictRows), let present = server[name] else { continue }
+        guard isQuiet, mayStay(gone: entry, server, kept), let present = server[name] else { continue }
         judged += 1
         findings.append(
           Finding(
@@ -217,9 +226,8 @@ struct HealOracle: Sendable {
       if isQuiet {
         // What a deleted parent takes with it is no loss.
         let isSame = server[name] == row || (!references(name).isEmpty && note(server[name], name) == note(row, name))
-        // A change of other columns than the note, offered to a server that numbered the row anew, is kept beside it.
-        let isBeside = entry.author == nil && conflictRows.contains(name)
-        if !isSame, !isBeside {
+        // What was offered to a server that numbered the row anew, or has a newer copy of it, is kept beside it.
+        if !isSame, !stands(row, beside: server[name], kept[name] ?? [:]) {
           findings.append(
             Finding(
               message:
@@ -236,6 +244,13 @@ struct HealOracle: Sendable {
     }
     findings += lostVersions(devices, server, conflicts: conflicts)
     return (findings + silentlyOverwritten(conflicts + settled), judged)
+  }
+
+  /// Each value is in the row or in a conflict version of it.
+  private func stands(_ row: [Value], beside present: [Value]?, _ kept: [Int: [Value]]) -> Bool {
+    row.indices.allSatisfy { place in
+      present.map { place < $0.count && $0[place] == row[place] } == true || kept[place]?.contains(row[place]) == true
+    }
   }
 
   /// What was written after the parting stands against what is offered, or is listed as a conflict.
@@ -256,11 +271,24 @@ struct HealOracle: Sendable {
     let restore = restores[entry.epoch - 1].step
     return devices.indices.first { number in
       let device = devices[number]
-      guard device.returns, device.heal != "off" else { return false }
+      let table = entry.name.table
+      guard device.returns, device.heal[table] != .off, !entry.isSame || !wasOff(number, table, since: restore) else {
+        return false
+      }
       let known = syncs[number, default: []].filter { $0 < restore }
       if entry.author == number { return known.contains { $0 >= entry.step } }
       // What he only read he has with a later sync, and not with a first one, which brings no versions.
-      return device.heal == "all" && known.contains { $0 > entry.step } && (known.first ?? .max) < entry.step
+      return device.heal[table] == .all && !(entry.isSame && wasOff(number, table, since: restore, or: .own))
+        && known.contains { $0 > entry.step } && (known.first ?? .max) < entry.step
+    }
+  }
+
+  /// It gave nothing back of the table at some time since: of a row that was the same on both sides it kept nothing then (decision 162).
+  private func wasOff(_ device: Int, _ table: String, since step: Int, or other: HealMode = .off) -> Bool {
+    let before = settings.last { $0.step <= step }.map { [$0] } ?? []
+    return (before + settings.filter { $0.step > step }).contains { setting in
+      let mode = setting.heal[device][table] ?? .off
+      return mode == .off || (other == .own && mode != .all)
     }
   }
 
@@ -298,9 +326,9 @@ struct HealOracle: Sendable {
   }
 
   /// A mass deletion waits for a person, and a row that others need stays.
-  private func mayStay(gone entry: Entry, _ server: Contents, _ conflictRows: Set<RowName>) -> Bool {
+  private func mayStay(gone entry: Entry, _ server: Contents, _ kept: [RowName: [Int: [Value]]]) -> Bool {
     let deletes = lost.count { $0.row == nil && $0.name.table == entry.name.table }
-    guard deletes < 20, !conflictRows.contains(entry.name) else { return false }
+    guard deletes < 20, kept[entry.name] == nil else { return false }
     return !server.contains { name, row in
       references(name).contains { place, table in
         RowName(table: table, key: literal(row[place])) == entry.name

@@ -159,6 +159,8 @@ struct Oracle {
 
   func isPurged(_ name: RowName) -> Bool { purged.contains(name) }
 
+  mutating func configured(_ heal: [[String: HealMode]]) { self.heal.configured(heal, step: step ?? -1) }
+
   mutating func backedUp(_ slot: Int) {
     heal.backedUp(slot)
     deletes.backedUp(slot)

@@ -76,14 +76,39 @@ extension World {
       try serverContents(),
       try devices.map { device in
         HealOracle.Device(
-          returns: device.hasDatabase && !away.contains(device.number), heal: device.settings.heal ?? "own",
+          returns: device.hasDatabase && !away.contains(device.number), heal: heal(of: device),
           archive: try device.archiveTextOfRequests())
       }, conflicts: try await conflictText(),
       settled: versions.flatMap { $0.server.row ?? [] }.map { literal($0.value) }.joined(separator: "\n"),
-      conflictRows: Set(versions.map { RowName(table: $0.table, key: $0.key.map(literal).joined(separator: ", ")) }))
+      kept: keptValues(versions))
     if judgement.judged > 0 { coverage.meet("lost rows judged") }
     trace.add("healing: \(judgement.judged) lost rows judged")
     for finding in judgement.findings.prefix(5) { oracle.report(.notHealed, finding.message) }
+  }
+
+  /// What a device may give back of each table: the stricter of its own word and the schema's.
+  private func heal(of device: SimulatedDevice) -> [String: HealMode] {
+    let own = device.settings.heal.flatMap { HealMode(rawValue: $0) } ?? .own
+    return Dictionary(
+      uniqueKeysWithValues: serverSchema.tables.map { table in
+        (table.name, own.stricter(or: table.heal.flatMap { HealMode(rawValue: $0) } ?? .all))
+      })
+  }
+
+  func heals() -> [[String: HealMode]] { devices.map(heal) }
+
+  /// The values that stand beside each row, by the place of their column. A delete has none.
+  private func keptValues(_ versions: [ConflictVersion]) -> [RowName: [Int: [Value]]] {
+    var kept: [RowName: [Int: [Value]]] = [:]
+    for version in versions {
+      let name = RowName(table: version.table, key: version.key.map(literal).joined(separator: ", "))
+      let columns = serverSchema.table(version.table)?.columnList(serverSchema).map(\.name) ?? []
+      kept[name, default: [:]].merge(
+        version.client.columns.compactMap { column in
+          columns.firstIndex(of: column.name).map { ($0, [column.new]) }
+        }, uniquingKeysWith: +)
+    }
+    return kept
   }
 
   /// An operator purges one of the server's rows.

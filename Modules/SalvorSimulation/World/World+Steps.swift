@@ -34,6 +34,17 @@ extension World {
     case .purge(let place): try await purge(place)
     case .duel(let a, let b, let place): try await duel(a, b, place, step.id)
     case .acceptOffers(let table): try await acceptOffers(WaitingQuery(table: table))
+    case .setHeal(let number, let mode):
+      await devices[number].endProcess()
+      devices[number].settings.heal = mode
+      coverage.meet("heal changed")
+      oracle.configured(heals())
+    case .setTableHeal(let table, let mode):
+      guard serverSchema.tables[table].maintained == "dual" else { return }
+      await stopServer()
+      serverSchema.tables[table].heal = mode
+      oracle.configured(heals())
+      try await startServer()
     case .paceHealing(let pauses): try await healingStore?.setHealPace(HealPace(isPaused: pauses))
     case .twoProcesses(let number): try await twoProcesses(devices[number])
     case .crash(let number, let call): try await crash(devices[number], call)

@@ -313,6 +313,7 @@ final class World: @unchecked Sendable {
       guard let self else { return false }
       return serverDisk?.isDead == true || devices.first { $0.name == name }?.disk?.isDead == true
     }
+    oracle.configured(heals())
     do {
       try await startServer()
       if history.swarm.has(.specification) { try await beginSpecification() }

@@ -148,10 +148,33 @@ extension ClientContent {
       baseChanges.append(BaseChange(row: change.row, version: cursor.number, isDeleted: false, isOwn: true))
     }
     for change in arrivals.versions { baseChanges.append(change) }
+    confirm(ended)
     for group in ended {
       if let cursor = group.cursor, !commits.contains(cursor) { commits.insert(cursor, at: 0) }
       if cameWhole.contains(group.name) { wholeSince[group.name] = group.cursor?.number }
       groups[group.name] = group
+    }
+  }
+
+  /// The server has what it accepted without a commit as of where the download ends, and a copy of it from there does not have the conflict
+  /// versions for certain.
+  mutating func confirm(_ ended: [GroupState]) {
+    func cursor(_ table: String) -> Int64? {
+      ended.first { $0.name == schema.table(table)?.group }?.cursor?.number
+    }
+    for index in baseChanges.indices where baseChanges[index].isAssumed {
+      guard let cursor = cursor(baseChanges[index].row.table) else { continue }
+      // What the download has brought of the row is newer.
+      let isNewest = !baseChanges[(index + 1)...].contains { $0.row == baseChanges[index].row }
+      if isNewest { baseChanges[index].version = cursor }
+      baseChanges[index].isAssumed = false
+    }
+    for index in keptVersions.indices where keptVersions[index].isAssumed && keptVersions[index].lost.isEmpty {
+      for (place, change) in keptVersions[index].request.changes.enumerated() {
+        guard let cursor = cursor(change.row.table) else { continue }
+        keptVersions[index].versions[place] = cursor + 1
+        keptVersions[index].isAssumed = false
+      }
     }
   }
 
@@ -269,4 +292,6 @@ struct BaseChange: Sendable, Hashable {
   var isDeleted: Bool
   /// A request of this device did it.
   var isOwn = false
+  /// The server made no commit for it: the version is the one after the cursor, until the download ends.
+  var isAssumed = false
 }

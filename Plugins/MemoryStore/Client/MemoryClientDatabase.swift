@@ -174,6 +174,8 @@ struct ClientContent: Sendable {
     /// Not nil: the server has lost it.
     var lost: [LostVersion?] = []
     var isHeld = false
+    /// The versions are those after the cursors, until the download ends.
+    var isAssumed = false
     /// By the change's place: lost, and not to be offered as the device is set up.
     var withheld: Set<Int> = []
 

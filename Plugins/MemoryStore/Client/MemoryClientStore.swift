@@ -249,7 +249,11 @@ public actor MemoryClientStore: ClientStore {
     let isSame = end.groups.allSatisfy { group in
       state.groups[group.name]?.cursor == group.cursor && state.groups[group.name]?.scopeDigest == group.scopeDigest
     }
-    if state.staged.isEmpty && isSame { return ApplyReport() }
+    if state.staged.isEmpty && isSame {
+      state.confirm(end.groups)
+      database.state = state
+      return ApplyReport()
+    }
     let taken = try filePayloads(end, state)
     let arrivals = try state.arrivals(in: taken + state.staged.map(\.bytes))
     var report = state.takeBases(arrivals, keepsDropped: true)

@@ -39,6 +39,7 @@ struct RequestListing {
     entry.needs = needs(of: request.id)
     entry.blockedBy = request.refusal?.blockedBy
     entry.waitsFor = QueuedRequest.WaitsFor(request.state, isStalled: isStalled)
+    if request.state == .queued, request.isWaiting { entry.waitsFor = .server }
     entry.attempts = request.attempts
     entry.since = request.since
     entry.lastAttempt = request.lastAttempt

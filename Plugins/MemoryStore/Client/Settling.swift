@@ -51,7 +51,8 @@ extension ClientContent {
           requests.remove(at: place)
           keptVersions.append(
             KeptVersion(
-              request: sent, versions: sent.changes.map { version(of: results, $0.row.table) }, isHeld: true))
+              request: sent, versions: sent.changes.map { version(of: results, $0.row.table) }, isHeld: true,
+              isAssumed: results.commit == nil))
         } else {
           if requests[place].state != .displaced { requests[place].state = .queued }
           requests[place].isWaiting = isOffer
@@ -60,7 +61,9 @@ extension ClientContent {
       }
       if results.kept.contains(sent.firstCounter) {
         keptVersions.append(
-          KeptVersion(request: sent, versions: sent.changes.map { version(of: results, $0.row.table) }))
+          KeptVersion(
+            request: sent, versions: sent.changes.map { version(of: results, $0.row.table) },
+            isAssumed: results.commit == nil))
       }
       if let refusal = results.refused.first(where: { $0.id == sent.id }) {
         // What the server has purged leaves this device, too (semantics 10); a new row under its key is somebody's own.
@@ -102,7 +105,9 @@ extension ClientContent {
           // Without a commit the server may hold something else there, and says so with the next download.
           let version = results.commit?.number ?? (groups[table.group]?.cursor?.number ?? 0) + 1
           baseChanges.append(
-            BaseChange(row: change.row, version: version, isDeleted: bases[change.row] == nil, isOwn: true))
+            BaseChange(
+              row: change.row, version: version, isDeleted: bases[change.row] == nil, isOwn: true,
+              isAssumed: results.commit == nil))
         }
         if let place { requests.remove(at: place) }
       }
@@ -153,6 +158,7 @@ extension ClientContent {
     for index in keptVersions.indices where sent.contains(keptVersions[index].request.id) {
       keptVersions[index].versions = keptVersions[index].request.changes.map { version(of: results, $0.row.table) }
       keptVersions[index].lost = []
+      keptVersions[index].isAssumed = results.commit == nil
     }
   }
 }

@@ -25,7 +25,7 @@ struct Opening {
     let isNew = try connection.tableShape("salvor_table") == nil
     if try connection.tableShape("salvor_state") != nil { try refuseLaterFormat() }
     try connection.execute(StoreTables.tables)
-    try StoreTables.migrate(connection)
+    try StoreTables.migrate(connection, at: clock.now())
     try settleIdentity(setup)
     let before = try definitions()
     let delivered = try connection.deliveredConfig()

@@ -32,8 +32,9 @@ enum StoreTables {
     -- waiting: 1, the server holds it until a parent or that consent comes.
     CREATE TABLE IF NOT EXISTS salvor_offer (seq INTEGER PRIMARY KEY, incarnation TEXT NOT NULL, number INTEGER NOT NULL, parting INTEGER NOT NULL, written TEXT, review INTEGER, waiting INTEGER);
     -- Changes that the server keeps as conflict versions, as they were sent, and the commit as of which it has them.
-    -- incarnation, parting: the server has lost them, and they go with the next upload; withheld: 1, under another setting.
-    CREATE TABLE IF NOT EXISTS salvor_kept (seq INTEGER PRIMARY KEY, first INTEGER NOT NULL, last INTEGER NOT NULL, stamp TEXT NOT NULL, tag TEXT, t INTEGER NOT NULL, op TEXT NOT NULL, slots TEXT NOT NULL, key TEXT NOT NULL, before TEXT NOT NULL, after TEXT NOT NULL, made INTEGER NOT NULL, number INTEGER NOT NULL, incarnation TEXT, parting INTEGER, review TEXT, withheld INTEGER);
+    -- incarnation, parting: the server has lost them, and they go with the next upload; withheld: when (ms), under another setting;
+    -- assumed: 1, the number is the one after the cursor, until the download ends.
+    CREATE TABLE IF NOT EXISTS salvor_kept (seq INTEGER PRIMARY KEY, first INTEGER NOT NULL, last INTEGER NOT NULL, stamp TEXT NOT NULL, tag TEXT, t INTEGER NOT NULL, op TEXT NOT NULL, slots TEXT NOT NULL, key TEXT NOT NULL, before TEXT NOT NULL, after TEXT NOT NULL, made INTEGER NOT NULL, number INTEGER NOT NULL, incarnation TEXT, parting INTEGER, review TEXT, withheld INTEGER, assumed INTEGER);
     -- The server's incarnations whose commits were lost, and which of them is known to have lived before which.
     CREATE TABLE IF NOT EXISTS salvor_lost (place INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE);
     CREATE TABLE IF NOT EXISTS salvor_lost_order (earlier TEXT NOT NULL, later TEXT NOT NULL, PRIMARY KEY (earlier, later)) WITHOUT ROWID;
@@ -87,9 +88,10 @@ enum StoreTables {
   static let triggers = ["salvor_subscription_insert", "salvor_subscription_update"]
 
   /// Columns that older files do not have, or have and nobody reads.
-  static func migrate(_ connection: SQLiteConnection) throws {
+  static func migrate(_ connection: SQLiteConnection, at time: Int64) throws {
     for (table, column) in [
       ("salvor_offer", "review"), ("salvor_offer", "waiting"), ("salvor_commit", "at"), ("salvor_incarnation", "met"),
+      ("salvor_kept", "assumed"),
     ] where try connection.tableShape(table)?.column(column) == nil {
       try connection.execute("ALTER TABLE \(table) ADD COLUMN \(column) INTEGER")
     }
@@ -99,6 +101,7 @@ enum StoreTables {
     if try connection.tableShape("salvor_kept")?.column("withheld") == nil {
       try connection.execute("ALTER TABLE salvor_kept ADD COLUMN withheld INTEGER")
     }
+    try connection.run("UPDATE salvor_kept SET withheld = ?1 WHERE withheld = 1", .integer(time))
     if try connection.tableShape("salvor_group")?.column("whole") == nil {
       try connection.execute("ALTER TABLE salvor_group ADD COLUMN whole INTEGER")
     }
@@ -131,11 +134,24 @@ enum StoreTables {
       for column in [
         "own INTEGER", "incarnation TEXT", "number INTEGER", "parting INTEGER", "review INTEGER", "whole TEXT",
       ] { try connection.execute("ALTER TABLE salvor_archive ADD COLUMN \(column)") }
+      try noteUnversioned(connection, at: time)
     }
     try connection.execute(
       """
       CREATE INDEX IF NOT EXISTS salvor_archive_withheld ON salvor_archive (seq) WHERE own IS NOT NULL;
-      CREATE INDEX IF NOT EXISTS salvor_kept_withheld ON salvor_kept (seq) WHERE withheld = 1;
+      DROP INDEX IF EXISTS salvor_kept_withheld;
+      CREATE INDEX IF NOT EXISTS salvor_kept_held ON salvor_kept (seq) WHERE withheld IS NOT NULL;
       """)
+  }
+
+  /// An earlier release did not write down of which version a lost row is: no setting offers it (decision 162).
+  private static func noteUnversioned(_ connection: SQLiteConnection, at time: Int64) throws {
+    let count = try connection.integer("SELECT count(*) FROM salvor_outstanding WHERE \(OutstandingTable.isLost)") ?? 0
+    guard count > 0 else { return }
+    let entries = count == 1 ? "1 entry" : "\(count) entries"
+    try connection.note(
+      [
+        "\(entries) of the error archive say what a server lost (lost-on-server), and were written by an earlier release: they are not offered under any setting of heal. Reapply them (salvor errors reapply ID), or delete them."
+      ], at: time)
   }
 }

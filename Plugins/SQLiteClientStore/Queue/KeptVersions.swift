@@ -79,7 +79,7 @@ extension StoreContext {
       else { continue }
       let stamp = try stamp(of: range.first)
       for change in request.changes {
-        try keep(change, of: range, stamp, version: version(of: results, change.table), review: offer)
+        try keep(change, of: range, stamp, of: results, review: offer)
       }
     }
   }
@@ -93,8 +93,8 @@ extension StoreContext {
     }
     for table in catalog.tables {
       try connection.run(
-        "UPDATE salvor_kept SET number = ?2, incarnation = NULL, parting = NULL WHERE t = ?1 AND seq <= ?3 AND \(Self.isLost)",
-        .integer(table.number), .integer(try version(of: results, table)), .integer(last))
+        "UPDATE salvor_kept SET number = ?2, assumed = ?4, incarnation = NULL, parting = NULL WHERE t = ?1 AND seq <= ?3 AND \(Self.isLost)",
+        .integer(table.number), .integer(try version(of: results, table)), .integer(last), assumed(results))
     }
     let new = try results.kept.filter { counter in
       try counter <= last
@@ -106,9 +106,12 @@ extension StoreContext {
       let range = try self.range(of: counter)
       guard let request = try outstanding(range, index: index) else { continue }
       let stamp = try stamp(of: range.first)
-      for change in request.changes { try keep(change, of: range, stamp, version: version(of: results, change.table)) }
+      for change in request.changes { try keep(change, of: range, stamp, of: results) }
     }
   }
+
+  /// The number is not the commit's: nothing was changed.
+  private func assumed(_ results: UploadResults) -> Value { results.commit == nil ? .integer(1) : .null }
 
   /// As of which commit the server has what it accepted.
   private func version(of results: UploadResults, _ table: CapturedTable) throws -> Int64 {
@@ -118,7 +121,7 @@ extension StoreContext {
   }
 
   private func keep(
-    _ change: OutstandingRequest.Change, of range: RequestRange, _ stamp: RequestStamp, version: Int64,
+    _ change: OutstandingRequest.Change, of range: RequestRange, _ stamp: RequestStamp, of results: UploadResults,
     review: String? = nil
   ) throws {
     let table = change.table
@@ -138,15 +141,15 @@ extension StoreContext {
     try connection.run(
       """
       INSERT OR REPLACE INTO salvor_kept (seq, first, last, stamp, tag, t, op, slots, key, before, after, made, number,
-          review)
-        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)
+          review, assumed)
+        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)
       """,
       [
         .integer(change.step.seq), .integer(range.first), .integer(range.last), .text(stamp.text),
         range.tag.map { .text($0) } ?? .null, .integer(table.number), .text(change.step.change.operation.rawValue),
         .text(slots.map(String.init).joined(separator: ",")), .text(payload(change.key)), .text(payload(before)),
-        .text(payload(after)), .integer(try made(change.step.seq, group: group(of: table.number))), .integer(version),
-        review.map { .text($0) } ?? .null,
+        .text(payload(after)), .integer(try made(change.step.seq, group: group(of: table.number))),
+        .integer(try version(of: results, table)), review.map { .text($0) } ?? .null, assumed(results),
       ])
   }
 }

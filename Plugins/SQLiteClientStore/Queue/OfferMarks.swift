@@ -108,11 +108,13 @@ extension StoreContext {
 
   /// Those that the server holds: it is told with the next begin that they were taken back.
   func heldOffers(_ requests: [RequestRange]) throws -> [RequestID] {
-    try requests.filter { request in
-      try connection.integer(
-        "SELECT 1 FROM salvor_offer WHERE seq BETWEEN ?1 AND ?2 AND waiting = 1 LIMIT 1", .integer(request.first),
-        .integer(request.last)) != nil
-    }.map { try requestID(first: $0.first) }
+    try requests.filter(isHeldByServer).map { try requestID(first: $0.first) }
+  }
+
+  func isHeldByServer(_ request: RequestRange) throws -> Bool {
+    try connection.integer(
+      "SELECT 1 FROM salvor_offer WHERE seq BETWEEN ?1 AND ?2 AND waiting = 1 LIMIT 1", .integer(request.first),
+      .integer(request.last)) != nil
   }
 
   /// A row that was lost, and that waits at the server: nothing that a person wrote.

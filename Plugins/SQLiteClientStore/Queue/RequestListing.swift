@@ -76,7 +76,8 @@ final class RequestListing {
 
   private func entries(of request: OutstandingRequest) throws -> [QueuedRequest] {
     let row = try context.row(of: request.range)
-    let common = try common(row, request.state, context.requestID(first: request.range.first))
+    var common = try common(row, request.state, context.requestID(first: request.range.first))
+    if request.state == .queued, try context.isHeldByServer(request.range) { common.waitsFor = .server }
     return try request.changes.map { change in
       let (before, after) = change.step.named(change.table)
       var entry = common

@@ -48,7 +48,7 @@ extension StoreContext {
   func wantsWithheld(_ heal: HealMode) throws -> Bool {
     guard
       try connection.integer("SELECT 1 FROM salvor_archive WHERE own IS NOT NULL LIMIT 1") != nil
-        || connection.integer("SELECT 1 FROM salvor_kept WHERE withheld = 1 LIMIT 1") != nil
+        || connection.integer("SELECT 1 FROM salvor_kept WHERE withheld IS NOT NULL LIMIT 1") != nil
     else { return false }
     let settings = healSettings(heal)
     guard try connection.text(.healSeen) != settings else { return false }
@@ -117,6 +117,6 @@ extension StoreContext {
   }
 
   private func mayBeKept(_ heal: HealMode) -> String {
-    "withheld = 1 AND t IN (\(numbers(heal) { $0 != .off }))"
+    "withheld IS NOT NULL AND t IN (\(numbers(heal) { $0 != .off }))"
   }
 }

@@ -23,13 +23,15 @@ struct LossRetention {
     else { return }
     let history = "salvor_history WHERE version <= ?1"
     let kept = "salvor_kept WHERE incarnation IS NULL AND number <= ?1"
-    let hasOld = try [history, kept].contains { part in
-      try connection.integer("SELECT 1 FROM \(part) LIMIT 1", .integer(bound)) != nil
+    let withheld = "salvor_kept WHERE withheld <= ?1"
+    let hasOld = try [(history, bound), (kept, bound), (withheld, time)].contains { part, value in
+      try connection.integer("SELECT 1 FROM \(part) LIMIT 1", .integer(value)) != nil
     }
     guard try hasOld || context.anyLost(until: time) else { return }
     try connection.transaction {
       try connection.run("DELETE FROM \(history)", .integer(bound))
       try connection.run("DELETE FROM \(kept)", .integer(bound))
+      try connection.run("DELETE FROM \(withheld)", .integer(time))
       try context.forgetLost(until: time)
     }
   }

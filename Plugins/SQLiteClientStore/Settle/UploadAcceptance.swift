@@ -48,6 +48,9 @@ struct UploadAcceptance {
     let kept = merged(try context.leftOut().filter { $0.first <= last } + waiting)
     let accepted = gaps(kept)
     let mixed = try mixedRows(kept)
+    if outcome.results.commit == nil {
+      try context.noteUncommitted(after: connection.integer("SELECT max(id) FROM salvor_history") ?? 0)
+    }
     for gap in accepted {
       report.accepted += try requestCount(gap)
       try context.forgetDigests(ofChanges: gap)

@@ -37,6 +37,8 @@ enum StateName: String {
   case healWanted, healSeen
   /// Offers that the server held when they were taken back, and of which it does not know that yet: request IDs.
   case healWithdrawn
+  /// What was accepted without a commit: the last line of `salvor_history` before it.
+  case uncommitted
   /// Before-images hold rows that the server has erased for good: they go.
   case imagesDue
   /// The identity file was newer once; until an upload is settled.

@@ -458,7 +458,10 @@ public actor SQLiteClientStore: ClientStore {
       let isSame = end.groups.allSatisfy { group in
         groups.contains { $0.name == group.name && $0.cursor == group.cursor && $0.scopeDigest == group.scopeDigest }
       }
-      if isEmpty && isSame && arrived == nil { return ApplyReport() }
+      if isEmpty && isSame && arrived == nil {
+        try context.confirmUncommitted(end.groups, from: groups)
+        return ApplyReport()
+      }
       let full = try DownloadApply.fullTables(context).union(context.tablesInFiles())
       let whole = comingWhole(end, groups, full, context)
       let deletes = try context.forgetVersions(of: whole, as: end.groups)
@@ -502,6 +505,7 @@ public actor SQLiteClientStore: ClientStore {
   func move(_ end: DownloadEnd, _ whole: Set<String>, _ context: StoreContext) throws {
     let connection = context.connection
     let groups = try connection.groupStates(context.schema.groups)
+    try context.confirmUncommitted(end.groups, from: groups)
     for group in end.groups {
       let before = groups.first { $0.name == group.name }
       if let cursor = group.cursor, before?.cursor?.number != cursor.number {

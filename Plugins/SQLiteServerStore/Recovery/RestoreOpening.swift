@@ -22,6 +22,7 @@ struct RestoreOpening {
       try connection.execute(RestoreBook.tables + HealBook.tables)
       try takeOrder(of: before, now)
       try takeRestores(of: before)
+      try takePace(of: before)
       let isEnd = remembered?.commit == there && remembered?.incarnation == incarnation
       let id = try RestoreBook(connection: connection).open(
         parting, incarnation, last: there.number, isEnd ? .end : .asked, now: now)
@@ -85,6 +86,14 @@ struct RestoreOpening {
           try insert([.integer(id)] + row.dropFirst(), into: "salvor_restore_\(table)")
         }
       }
+    }
+  }
+
+  /// An operator has paused healing, or bounded it: he has not done so for one of the copies.
+  private func takePace(of before: SQLiteConnection) throws {
+    try connection.run("DELETE FROM salvor_server WHERE key IN ('heal-paused', 'heal-rate')")
+    for row in try before.rows("SELECT key, value FROM salvor_server WHERE key IN ('heal-paused', 'heal-rate')") {
+      try insert(row, into: "salvor_server (key, value)")
     }
   }
 

@@ -94,32 +94,31 @@ package struct RestoreBook {
   /// Lost commits that conflict versions are of. They are the sender's own, or none: what made nothing but conflict versions has no
   /// commit, and its number is another one's.
   func noteKept(_ versions: [IncarnationID: Set<Int64>], of remote: RemoteID) throws {
+    let losses = try losses()
     for (incarnation, numbers) in versions {
       for number in numbers {
+        guard let restore = losses.restore(of: number, incarnation) else { continue }
         try connection.run(
-          """
-          UPDATE salvor_restore_commit SET offered = 1 WHERE number = ?1 AND remote = ?2
-            AND restore = (SELECT max(id) FROM salvor_restore WHERE incarnation = ?3)
-          """, .integer(number), .text(remote.text), .text(incarnation.text))
+          "UPDATE salvor_restore_commit SET offered = 1 WHERE number = ?1 AND remote = ?2 AND restore = ?3",
+          .integer(number), .text(remote.text), .integer(restore))
       }
     }
   }
 
   /// Lost commits that offers are of.
   func noteOffered(_ versions: [IncarnationID: Set<Int64>]) throws {
-    guard let newest = try connection.integer("SELECT max(id) FROM salvor_restore") else { return }
+    let losses = try losses()
+    guard !losses.list.isEmpty else { return }
+    let insertion = try connection.prepare(
+      """
+      INSERT INTO salvor_restore_commit (restore, number, offered)
+        SELECT id, CAST(?2 AS BIGINT), 1 FROM salvor_restore WHERE id = ?1 AND ?2 > number AND ?2 <= last
+          AND ?2 <= number + \(Self.commitsMax)
+        ON CONFLICT (restore, number) DO UPDATE SET offered = 1
+      """, persistent: true)
     for (incarnation, numbers) in versions {
-      let restore =
-        try connection.integer(
-          "SELECT max(id) FROM salvor_restore WHERE incarnation = ?1", .text(incarnation.text)) ?? newest
-      let insertion = try connection.prepare(
-        """
-        INSERT INTO salvor_restore_commit (restore, number, offered)
-          SELECT id, CAST(?2 AS BIGINT), 1 FROM salvor_restore WHERE id = ?1 AND ?2 > number AND ?2 <= last
-            AND ?2 <= number + \(Self.commitsMax)
-          ON CONFLICT (restore, number) DO UPDATE SET offered = 1
-        """, persistent: true)
       for number in numbers {
+        guard let restore = losses.restore(of: number, incarnation) else { continue }
         try insertion.bind(1, restore)
         try insertion.bind(2, number)
         try insertion.run()
@@ -127,21 +126,39 @@ package struct RestoreBook {
     }
   }
 
-  /// What became of an upload's offers, which are of these incarnations.
+  /// Which restore lost which commits.
+  struct Losses {
+    /// Newest first.
+    fileprivate var list: [(id: Int64, commits: Range<Int64>, incarnation: IncarnationID)] = []
+
+    /// The newest that can have lost the commit, one that names its incarnation before others. A restore names the last one that it lost
+    /// alone, and one that lost nothing names what the one before had lost: where none has the number, its incarnation counts, else the newest.
+    func restore(of number: Int64, _ incarnation: IncarnationID) -> Int64? {
+      let of = list.filter { $0.incarnation == incarnation }
+      return (of.first { $0.commits.contains(number) } ?? list.first { $0.commits.contains(number) } ?? of.first
+        ?? list.first)?.id
+    }
+  }
+
+  func losses() throws -> Losses {
+    try Losses(
+      list: connection.rows("SELECT id, number, last, incarnation FROM salvor_restore ORDER BY id DESC").compactMap {
+        row in
+        guard let id = row[0].integer, let number = row[1].integer, let last = row[2].integer,
+          let incarnation = row[3].string.flatMap({ IncarnationID($0) })
+        else { return nil }
+        return (id, number + 1..<max(number, last) + 1, incarnation)
+      })
+  }
+
+  /// What became of an upload's offers. They are of one restore, nearly always.
+  ///
+  /// - Parameter version: of one of them.
   func count(
-    _ offers: OfferCount, of incarnations: [IncarnationID], by remote: RemoteID, _ catalog: Catalog
+    _ offers: OfferCount, of version: (incarnation: IncarnationID, number: Int64)?, by remote: RemoteID,
+    _ catalog: Catalog
   ) throws {
-    guard !incarnations.isEmpty, var restore = try connection.integer("SELECT max(id) FROM salvor_restore") else {
-      return
-    }
-    // The offers of one upload are of one restore, nearly always.
-    for incarnation in incarnations {
-      if let found = try connection.integer(
-        "SELECT max(id) FROM salvor_restore WHERE incarnation = ?1", .text(incarnation.text))
-      {
-        restore = found
-      }
-    }
+    guard let version, let restore = try losses().restore(of: version.number, version.incarnation) else { return }
     for (place, count) in offers.tables {
       try connection.run(
         """

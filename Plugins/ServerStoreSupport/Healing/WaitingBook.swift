@@ -56,7 +56,7 @@ package struct WaitingBook {
     /// The last place; nil: not looked.
     fileprivate var place: Int64?
     fileprivate var count: Int64 = 0
-    fileprivate var restores: [IncarnationID: Int64] = [:]
+    fileprivate var losses: RestoreBook.Losses?
     /// Lines of it may be gone.
     fileprivate(set) var hasForgotten = false
   }
@@ -69,12 +69,13 @@ package struct WaitingBook {
     var place = try held.place ?? connection.integer("SELECT max(place) FROM salvor_heal_waiting") ?? 0
     if held.place == nil { held.count = try connection.integer("SELECT count(*) FROM salvor_heal_waiting") ?? 0 }
     defer { held.place = place }
+    let losses = try held.losses ?? RestoreBook(connection: connection).losses()
+    held.losses = losses
     for entry in requests {
       guard let wait = entry.wait, let reason = wait.reason, let change = entry.request.changes.first,
         let offer = change.offer, let table = change.table
       else { continue }
-      let restore = try held.restores[offer.version.incarnation] ?? self.restore(of: offer.version.incarnation)
-      held.restores[offer.version.incarnation] = restore
+      let restore = losses.restore(of: offer.version.number, offer.version.incarnation) ?? 0
       let key = Self.text(change.key)
       let parent = wait.parent.map { (catalog.tables[$0.table].name, Self.text($0.key)) }
       let known = try connection.integer(
@@ -105,29 +106,34 @@ package struct WaitingBook {
     }
   }
 
-  /// The restore that lost the incarnation; else the newest one; 0: none is known.
-  private func restore(of incarnation: IncarnationID) throws -> Int64 {
-    try connection.integer("SELECT max(id) FROM salvor_restore WHERE incarnation = ?1", .text(incarnation.text))
-      ?? connection.integer("SELECT max(id) FROM salvor_restore") ?? 0
-  }
-
   func forget(_ ids: [RequestID], _ held: inout Held) throws {
     guard !ids.isEmpty, try !isEmpty() else { return }
-    for id in ids {
-      try connection.run(
-        "DELETE FROM salvor_heal_waiting WHERE stamp = ?1 AND counter = ?2", .text(id.stamp.text), .integer(id.counter))
-    }
+    try remove(ids)
     held.hasForgotten = true
+  }
+
+  /// In portions of three sizes, so that there are three statements; a portion that is not full has its last counter more than once.
+  private func remove(_ ids: [RequestID], of remote: RemoteID? = nil) throws {
+    for (stamp, ids) in Dictionary(grouping: ids, by: \.stamp) {
+      var rest = ids.map(\.counter)[...]
+      while let last = rest.last {
+        let size = [1, 16].first { rest.count <= $0 } ?? 256
+        let counters = rest.prefix(size)
+        rest = rest.dropFirst(size)
+        let padded = counters + Array(repeating: last, count: size - counters.count)
+        let places = (0..<size).map { "?\($0 + 2)" }.joined(separator: ", ")
+        let ofRemote = remote == nil ? "" : " AND remote = ?\(size + 2)"
+        try connection.run(
+          "DELETE FROM salvor_heal_waiting WHERE stamp = ?1 AND counter IN (\(places))\(ofRemote)",
+          [.text(stamp.text)] + padded.map { .integer($0) } + [remote.map { .text($0.text) }].compactMap { $0 })
+      }
+    }
   }
 
   /// The remote takes back offers of its own. Answers how many waited, deletes aside.
   package func withdraw(_ ids: [RequestID], of remote: RemoteID) throws -> Int64 {
     let before = try count(of: remote)
-    for id in ids {
-      try connection.run(
-        "DELETE FROM salvor_heal_waiting WHERE stamp = ?1 AND counter = ?2 AND remote = ?3", .text(id.stamp.text),
-        .integer(id.counter), .text(remote.text))
-    }
+    try remove(ids, of: remote)
     return try before - count(of: remote)
   }
 

@@ -104,16 +104,20 @@ final class BlockDecision {
       if !same.isEmpty { try heals.write(straight.healings.filter { same.contains($0.key) }, after: .max) }
     } else {
       let before = straight.isTold ? heals.last : straight.before
-      same = Set(straight.healings.keys).subtracting(try heals.write(straight.healings, after: before))
+      let healings = straight.healings
+      same = Set(healings.keys).subtracting(try heals.write(healings, after: before))
     }
-    for (row, healings) in straight.healings {
-      for healing in healings {
-        if same.contains(row) {
-          tally.offers[healing.table].superseded += 1
-        } else {
-          tally.offers[healing.table].healed += 1
-        }
+    var counts: [Int: OfferCount.Count] = [:]
+    for (row, healing) in straight.list {
+      if !same.isEmpty, same.contains(row) {
+        counts[healing.table, default: .init()].superseded += 1
+      } else {
+        counts[healing.table, default: .init()].healed += 1
       }
+    }
+    for (table, count) in counts {
+      tally.offers[table].superseded += count.superseded
+      tally.offers[table].healed += count.healed
     }
   }
 

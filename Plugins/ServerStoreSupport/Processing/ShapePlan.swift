@@ -23,7 +23,7 @@ final class ShapePlan {
   /// For each item: the column that must store it; nil for an old value.
   let targets: [Column?]
   /// Their types alone, for the many rows in which nothing is wrong.
-  private(set) lazy var targetTypes = targets.map { $0?.type }
+  let targetTypes: [ColumnType?]
   let seed: RowHash
   /// Of table, operation and columns.
   let contentSeed: RowHash
@@ -78,6 +78,7 @@ final class ShapePlan {
       hasUnknownColumns = false
       keyItems = []
       targets = []
+      targetTypes = []
       types = []
       contentItems = []
       itemCount = -1
@@ -130,6 +131,7 @@ final class ShapePlan {
       targets = keyColumns
       keyItems = Array(0..<keyCount)
     }
+    targetTypes = targets.map { $0?.type }
     switch shape.operation {
     case .insert: healedMask = ColumnMask.mask(columns.map { table.bits[$0] } + [ColumnMask.existence])
     case .update:

@@ -47,7 +47,8 @@ struct Tally {
 
   var hasRefused: Bool { !refusedIDs.isEmpty || !waitingRows.isEmpty }
 
-  /// False: nothing was refused, is carried or waits.
+  /// False: nothing was refused, is carried or waits. (Called, it would be given a copy of all of this.)
+  @inline(__always)
   var concernsAny: Bool { !refusedPrints.isEmpty || !carriedPrints.isEmpty || !waitingRows.isEmpty }
 
   /// False where the change certainly depends on nothing that was refused or is carried.
@@ -175,25 +176,29 @@ extension Array<Int64> {
 struct StraightOffers {
   /// The last entry of the log before the first of them.
   private(set) var before: Int64 = 0
-  /// By row, each once.
-  private(set) var healings: [UInt64: [HealBook.Healing]] = [:]
+  private(set) var list: [(row: UInt64, healing: HealBook.Healing)] = []
   /// By their entries, in their order, as far as the statements told them.
   private(set) var entries: [HealBook.Entries] = []
   /// Those that found all of it there.
   private(set) var same: Set<UInt64> = []
   /// Every statement told what it left.
   private(set) var isTold = true
+  private(set) var entryCount = 0
 
-  var isEmpty: Bool { healings.isEmpty }
+  @inline(__always)
+  var isEmpty: Bool { list.isEmpty }
   /// It is time that the book is told.
-  var isLarge: Bool { healings.count >= 1000 }
-  var entryCount: Int { healings.count - same.count }
+  @inline(__always)
+  var isLarge: Bool { list.count >= 1000 }
+  /// By row, each once.
+  var healings: [UInt64: [HealBook.Healing]] { Dictionary(list.map { ($0.row, [$0.healing]) }) { $1 } }
 
   mutating func add(_ healing: HealBook.Healing, _ row: UInt64, _ trace: EchoAccount.Trace, after last: Int64) {
     if isEmpty { before = last }
-    healings[row] = [healing]
+    list.append((row, healing))
     switch trace {
     case .entry(let number):
+      entryCount += 1
       let entry = HealBook.Entries(
         first: number, last: number, version: healing.version, mask: healing.mask, entry: healing.entryMask)
       if entries.isEmpty || !entries[entries.count - 1].append(entry) { entries.append(entry) }

@@ -121,8 +121,9 @@ extension ShapePlan {
         .tooLarge,
         "A blob of \(name()) has \(row.blobBytes) bytes, more than \(limits.blobBytesMax). Make it smaller.")
     }
-    for (index, item) in row.items.enumerated() where index < targetTypes.count {
-      guard let type = targetTypes[index], !item.isStored(by: type), let target = targets[index] else { continue }
+    let types = targetTypes
+    for (index, item) in row.items.enumerated() where index < types.count {
+      guard let type = types[index], !item.isStored(by: type), let target = targets[index] else { continue }
       // The device may not send such a row: it says how large it is (decision 120).
       if case .integer(let bytes) = item, bytes > limits.rowBytesMax, target.type.holdsBytes { return tooLarge() }
       return RefusalText(

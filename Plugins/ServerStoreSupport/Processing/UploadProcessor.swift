@@ -71,6 +71,7 @@ package final class UploadProcessor {
   private var tally: Tally
   /// The lost commits that the upload's offers are of.
   private var offered: [IncarnationID: Set<Int64>] = [:]
+  private var offeredVersion: (incarnation: IncarnationID, number: Int64)?
   /// The same of its conflict versions.
   private var kept: [IncarnationID: Set<Int64>] = [:]
   /// What the book of what waits has.
@@ -149,8 +150,7 @@ package final class UploadProcessor {
       waiting: tally.waitingRanges, kept: tally.keptCounters)
     try settled.write(tally.refusedRequests)
     try writeBooks(0)
-    try restores.count(
-      tally.offers, of: Array(offered.keys) + Array(kept.keys), by: upload.remote, catalog)
+    try restores.count(tally.offers, of: offeredVersion, by: upload.remote, catalog)
     if held.hasForgotten { try waitingBook.countSettling() }
     guard isOwn else { return results }
     try blobs.finish()
@@ -179,7 +179,8 @@ package final class UploadProcessor {
     let isSmall = heldBytes <= Self.smallBlockBytes || heals.intake.purpose != .upload
     block = []
     heldBytes = 0
-    isLarge = !isSmall
+    // What has waited is looked at as a set, too: one by one each makes SQLite compile every statement anew (`deferReferences`).
+    isLarge = !isSmall || heals.intake.purpose == .settling
     if isSmall { try processWhole(chunks, isLast: isLast) } else { try processLarge(chunks, isLast: isLast) }
     if isLast { try decision.decide(tally.takeCarried(), &tally, isLast: true) }
     try decision.noteStraight(&tally)
@@ -319,6 +320,7 @@ package final class UploadProcessor {
       case .lost(_, let order): try heals.note(order)
       case .offer(let first, let last, let offer):
         reading.offers = (first, last, offer)
+        offeredVersion = (offer.version.incarnation, offer.version.number)
         if offer.isVersion {
           kept[offer.version.incarnation, default: []].insert(offer.version.number)
         } else {

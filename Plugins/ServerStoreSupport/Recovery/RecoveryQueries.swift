@@ -62,8 +62,9 @@ package struct RecoveryQueries {
         return true
       }
     }
+    let question = question(table)
     for place in query.keys.indices where unseen.contains(place) {
-      let isThere = try read(table, key: query.keys[place]) { row in
+      let isThere = try read(question, key: query.keys[place]) { row in
         answer.add(row, unless: query.digests.isEmpty ? nil : query.digests[place])
       }
       if !isThere { answer.departed(query.keys[place], try isOutside(table, query.keys[place]) ? .dropped : .lost) }
@@ -81,19 +82,23 @@ package struct RecoveryQueries {
   }
 
   private struct Answer {
-    let table: ServerTable
+    private let name: String
+    private let columns: [String]
+    private let isKey: [Bool]
     private var writer: DownloadChunkWriter
 
     init(table: ServerTable, blobs: BlobSink) {
-      self.table = table
+      name = table.name
+      columns = table.columns.map(\.name)
+      isKey = table.columns.indices.map { table.keyPlaces.contains($0) }
       writer = DownloadChunkWriter(blobs: blobs)
     }
 
     mutating func add(_ row: any StoreStatement, unless digest: String?) {
-      if let digest, RecoveryQueries.digest(of: row, count: table.columns.count).text == digest { return }
+      if let digest, RecoveryQueries.digest(of: row, count: columns.count).text == digest { return }
       begin()
       writer.beginRow(version: nil)
-      for column in table.columns.indices { writer.value(of: row, column, isKey: table.keyPlaces.contains(column)) }
+      for column in columns.indices { writer.value(of: row, column, isKey: isKey[column]) }
       writer.endRow()
     }
 
@@ -104,7 +109,7 @@ package struct RecoveryQueries {
       writer.endRow()
     }
 
-    private mutating func begin() { writer.table(table.name, columns: table.columns.map(\.name)) }
+    private mutating func begin() { writer.table(name, columns: columns) }
 
     mutating func finish() -> [UInt8] { writer.finish() }
   }
@@ -191,13 +196,22 @@ package struct RecoveryQueries {
     }
   }
 
+  /// How rows of a table are asked for by their keys. The key's parameters are numbered; the filter's values follow them.
+  private func question(_ table: ServerTable) -> (sql: String, values: [Value]) {
+    let filter = ScopeFilter(table, scope, catalog)
+    return (table.rowByKey + (filter.map { " AND " + $0.sql { "x.\(quoted($0))" } } ?? ""), filter?.values ?? [])
+  }
+
   /// False: there is no such row, or the principal does not see it.
   func read(_ table: ServerTable, key: Key, _ body: (any StoreStatement) -> Void) throws -> Bool {
-    let filter = ScopeFilter(table, scope, catalog)
-    let condition = filter.map { " AND " + $0.sql { "x.\(quoted($0))" } } ?? ""
-    // The key's parameters are numbered; the filter's follow them.
-    let statement = try connection.cached(table.rowByKey + condition)
-    try statement.bind(key + (filter?.values ?? []))
+    try read(question(table), key: key, body)
+  }
+
+  private func read(
+    _ question: (sql: String, values: [Value]), key: Key, _ body: (any StoreStatement) -> Void
+  ) throws -> Bool {
+    let statement = try connection.cached(question.sql)
+    try statement.bind(key + question.values)
     defer { statement.reset() }
     guard try statement.step() else { return false }
     body(statement)

@@ -204,6 +204,7 @@ private func waiting(_ request: QueuedRequest) -> String {
   case .stalledUpload: "the server's answer, for too long: salvor status says why"
   case .request: "another request"
   case .room: "what is in its way to go"
+  case .server: "the server, which holds it: for its operator, for the row that it needs, or until healing goes on"
   case .person: "you: edit the row again, salvor errors retry, or salvor errors delete"
   }
 }

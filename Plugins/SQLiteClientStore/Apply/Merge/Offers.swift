@@ -97,7 +97,7 @@ final class Offers {
           "UPDATE salvor_kept SET incarnation = ?2, parting = ?3, made = min(made, ?3), withheld = ?6 WHERE t = ?1 AND incarnation IS NULL AND number > ?3 AND number >= ?4 AND number < ?5",
           .integer(table.number), .text(incarnation.id.text), .integer(shared),
           .integer(place == 0 ? 0 : incarnation.firstCommit), .integer(next),
-          isOn && mode(of: table) != .off ? .null : .integer(1))
+          isOn && mode(of: table) != .off ? .null : .integer(context.clock.now()))
       }
     }
     versionCount =

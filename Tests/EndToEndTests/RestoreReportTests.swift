@@ -1,0 +1,35 @@
+import Foundation
+import Testing
+
+/// What `salvor server restores` says after restores by the tool, with real processes (semantics 10).
+@Suite(.serialized) struct RestoreReportTests {
+  @Test("two restores of one copy: what comes back counts at the one that lost it; healing stays paused, and an offer says where it is")
+  func twoOfOneCopy() async throws {
+    let place = try Workspace()
+    let server = place.server
+    let device = try place.device("anna", url: try await server.start())
+    try await device.sync()
+    let copy = place.directory.appendingPathComponent("copy.db").path
+    #expect(try await server.salvor("server", "backup", copy).code == 0)
+    try device.sqlite().execute("INSERT INTO site (id, name) VALUES ('back', 'x')")
+    try await device.sync()
+    #expect(try await server.salvor("server", "restores", "pause").code == 0)
+    for _ in 1...2 {
+      #expect(try await server.stop().code == 0)
+      #expect(try await server.salvor("server", "restore", copy).code == 0)
+      try device.connect(to: try await server.start())
+    }
+    #expect(try await device.sync()["waiting"] == 1, "nobody has said that healing goes on")
+    let queue = try await device.salvor("queue", "--json").json["requests"].items
+    #expect(queue.map { $0["waitsFor"] } == ["server"])
+    #expect(try await server.salvor("server", "restores", "resume").code == 0)
+    for _ in 1...100 where try await device.sync()["queued"] != 0 { try await Task.sleep(for: .milliseconds(50)) }
+    #expect(try contents(server.database, ["site"])["site"]?.map(\.[0].string) == ["back"])
+    let restores = try await server.salvor("server", "restores", "--json").json["restores"].items
+    #expect(restores.map { $0["id"] } == [2, 1])
+    #expect(restores.map { $0["healed"] } == [0, 1])
+    #expect(restores.map { $0["lost"]["commits"] } == [0, 1])
+    #expect(restores.map { $0["missing"]["commits"].items.count } == [0, 0])
+    _ = try await server.stop()
+  }
+}

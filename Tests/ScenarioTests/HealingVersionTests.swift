@@ -1,0 +1,95 @@
+import SalvorClientEngine
+import SalvorModel
+import SalvorStorage
+import Testing
+
+/// What a server accepted without a commit of its own has no number of its own, either (semantics 10).
+@Suite("Heal: versions of what made no commit (semantics 10)")
+struct HealingVersionTests {
+  private static let tables = ["site", "visit"]
+  private static let keeping = Fleet.visits.replacing(
+    "seats: \"integer = 0\" } },", "seats: \"integer = 0\" }, conflicts: \"keep-versions\" },")
+
+  private func synchronize(_ devices: [Device], times: Int = 1) async throws {
+    for _ in 0..<times {
+      for device in devices {
+        let report = try await device.sync()
+        #expect(report.error == nil, "\(device.name): \(String(describing: report.error))")
+      }
+    }
+  }
+
+  private func fleet(schema: String = Fleet.visits, recovery: String = "") async throws -> (Fleet, Device, Device) {
+    let fleet = try Fleet(schema: schema)
+    try await fleet.start()
+    try fleet.serverConnection().execute(
+      "INSERT INTO site (id, name, seats) VALUES ('s0', 'Zero', 0), ('s1', 'One', 0)")
+    let (a, b) = (try fleet.device("a"), try fleet.device("b", recovery: recovery))
+    for device in [a, b] {
+      try await device.write("INSERT INTO site (id, name) VALUES ('\(device.name)', 'of \(device.name)')")
+    }
+    try await synchronize([a, b], times: 2)
+    return (fleet, a, b)
+  }
+
+  private func seats(_ fleet: Fleet, _ id: String) throws -> Value? {
+    try fleet.serverRows("site").first { $0[0] == .text(id) }?[3]
+  }
+
+  private func conflicts(_ fleet: Fleet) throws -> Int64 {
+    try fleet.serverConnection().integer("SELECT count(*) FROM salvor_conflict WHERE resolution IS NULL") ?? -1
+  }
+
+  @Test("an offer that found its row there is no newer than what was written after it, whoever returns first")
+  func offersThatChangedNothing() async throws {
+    let (fleet, a, b) = try await fleet(recovery: "heal: \"all\"")
+    try await fleet.backup("dawn")
+    try await a.write("UPDATE site SET seats = 10 WHERE id = 's0'")
+    try await synchronize([a, b])
+    try await fleet.restore("dawn")
+    // The first one gives the row back, the other finds it there.
+    try await synchronize([a])
+    let report = try await b.sync()
+    #expect(report.error == nil && report.healed == 0)
+    // By the next commit, of which the other hears nothing.
+    try await a.write("UPDATE site SET seats = 11 WHERE id = 's0'")
+    try await synchronize([a])
+    try await fleet.restore("dawn")
+    try await synchronize([b, a], times: 2)
+    #expect(try seats(fleet, "s0") == 11, "the newer one")
+    #expect(try conflicts(fleet) == 0, "it was made upon the other")
+    try fleet.expectEqual(Self.tables, [a, b])
+  }
+
+  @Test("a conflict version comes again after a restore of a copy from just before it, whatever the device had heard of by then")
+  func keptAfterTheCopy() async throws {
+    let (fleet, a, b) = try await fleet(schema: Self.keeping)
+    try await b.write("UPDATE site SET seats = 5 WHERE id = 's0'")
+    try await synchronize([b])
+    for seats in 1...3 {
+      try await b.write("UPDATE site SET seats = \(seats) WHERE id = 's1'")
+      try await synchronize([b])
+    }
+    try await fleet.backup("noon")
+    // Made on a row of long ago; kept beside it, which makes no commit.
+    try await a.write("UPDATE site SET seats = 77 WHERE id = 's0'")
+    #expect(try await a.sync().conflicts == 1)
+    try await b.write("UPDATE site SET seats = 4 WHERE id = 's1'")
+    try await synchronize([b])
+    for _ in 1...2 {
+      try await fleet.restore("noon")
+      #expect(try conflicts(fleet) == 0)
+      try await synchronize([a, b], times: 2)
+      #expect(try conflicts(fleet) == 1, "acknowledged, and there again")
+      #expect(try [seats(fleet, "s0"), seats(fleet, "s1")] == [5, 4])
+      try fleet.expectEqual(Self.tables, [a, b])
+    }
+    // A copy that has it has it once.
+    try await fleet.backup("evening")
+    try await b.write("UPDATE site SET seats = 6 WHERE id = 's1'")
+    try await synchronize([b, a])
+    try await fleet.restore("evening")
+    try await synchronize([a, b], times: 2)
+    #expect(try conflicts(fleet) == 1)
+  }
+}
