@@ -3,7 +3,7 @@ import Testing
 
 /// What `salvor server restores` says after restores by the tool, with real processes (semantics 10).
 @Suite(.serialized) struct RestoreReportTests {
-  @Test("two restores of one copy: what comes back counts at the one that lost it; healing stays paused, and an offer says where it is")
+  @Test("two restores of one copy: what comes back counts at the one that lost it; healing stays paused")
   func twoOfOneCopy() async throws {
     let place = try Workspace()
     let server = place.server

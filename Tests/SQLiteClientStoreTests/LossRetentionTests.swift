@@ -34,7 +34,7 @@ import Testing
     #expect(try versions(bench) == [])
   }
 
-  @Test("conflict versions that are withheld are forgotten below the floor, once they are also older than the retention")
+  @Test("conflict versions that are withheld are forgotten below the floor, once they are older than the retention")
   func withheldVersions() async throws {
     var bench = try await StoreBench(RecoveryTests.notes)
     for title in ["1", "2", "3"] { _ = try await bench.download([("note", ["a", .text(Array(title.utf8)), nil])]) }

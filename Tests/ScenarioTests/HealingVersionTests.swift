@@ -61,7 +61,7 @@ struct HealingVersionTests {
     try fleet.expectEqual(Self.tables, [a, b])
   }
 
-  @Test("a conflict version comes again after a restore of a copy from just before it, whatever the device had heard of by then")
+  @Test("a conflict version comes again after a restore of a copy from just before it, whatever its device had heard of")
   func keptAfterTheCopy() async throws {
     let (fleet, a, b) = try await fleet(schema: Self.keeping)
     try await b.write("UPDATE site SET seats = 5 WHERE id = 's0'")

@@ -109,7 +109,9 @@ struct CrashRun {
   /// Some devices give nothing back for a while. One that has losses in its archive then is set to again, and offers them with the
   /// synchronization that is about to be killed.
   private mutating func turn(_ device: Int) throws {
-    guard place.silent.contains(device) else { return place.setSilent(device, Int.random(in: 0..<4, using: &random) == 0) }
+    guard place.silent.contains(device) else {
+      return place.setSilent(device, Int.random(in: 0..<4, using: &random) == 0)
+    }
     let withheld =
       try SQLiteConnection(place.database(device), busyTimeoutMilliseconds: 60_000).integer(
         "SELECT count(*) FROM salvor_archive WHERE own IS NOT NULL") ?? 0

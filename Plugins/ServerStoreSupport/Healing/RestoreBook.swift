@@ -135,8 +135,8 @@ package struct RestoreBook {
     /// alone, and one that lost nothing names what the one before had lost: where none has the number, its incarnation counts, else the newest.
     func restore(of number: Int64, _ incarnation: IncarnationID) -> Int64? {
       let of = list.filter { $0.incarnation == incarnation }
-      return (of.first { $0.commits.contains(number) } ?? list.first { $0.commits.contains(number) } ?? of.first
-        ?? list.first)?.id
+      let found = of.first { $0.commits.contains(number) } ?? list.first { $0.commits.contains(number) }
+      return (found ?? of.first ?? list.first)?.id
     }
   }
 
