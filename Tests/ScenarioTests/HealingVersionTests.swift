@@ -61,7 +61,7 @@ struct HealingVersionTests {
     try fleet.expectEqual(Self.tables, [a, b])
   }
 
-  @Test("a conflict version comes again after a restore of a copy from just before it, whatever its device had heard of")
+  @Test("a conflict version comes again after a restore of a copy from just before it, whatever was heard since")
   func keptAfterTheCopy() async throws {
     let (fleet, a, b) = try await fleet(schema: Self.keeping)
     try await b.write("UPDATE site SET seats = 5 WHERE id = 's0'")
