@@ -11,7 +11,7 @@ import SalvorModel
 /// setting says whether it may be one.
 public struct JSON5Reader {
   /// The size of one file.
-  public static let fileBytesMax = 8 << 20
+  public static let fileBytesMax = JSON5Scanner.fileBytesMax
 
   /// - Parameters:
   ///   - bytes: UTF-8, with or without a byte order mark.

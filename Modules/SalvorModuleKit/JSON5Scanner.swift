@@ -9,6 +9,8 @@ struct JSON5Scanner {
     var column: Int
   }
 
+  static let fileBytesMax = 8 << 20
+
   private let scalars: [Unicode.Scalar]
   private let file: String
   private var index = 0
@@ -17,10 +19,10 @@ struct JSON5Scanner {
 
   init(_ bytes: [UInt8], file: String) throws(Diagnostic) {
     self.file = file
-    guard bytes.count <= JSON5Reader.fileBytesMax else {
+    guard bytes.count <= Self.fileBytesMax else {
       throw Diagnostic(
         file: file, line: 0, path: "",
-        message: "is larger than \(JSON5Reader.fileBytesMax) bytes, the most that a configuration may have")
+        message: "is larger than \(Self.fileBytesMax) bytes, the most that a configuration may have")
     }
     var scalars: [Unicode.Scalar] = []
     scalars.reserveCapacity(bytes.count)

@@ -50,15 +50,3 @@ public struct RemoteQuery: Sendable, Hashable {
     }
   }
 }
-
-extension ServerStore {
-  /// A store that has no better way reads all.
-  public func remotes(_ query: RemoteQuery) async throws -> [RemoteRecord] {
-    Array(try await remotes().filter(query.matches).sorted { $0.id.text < $1.id.text }.prefix(query.limit))
-  }
-
-  /// One remote; nil: there is none. A store that has no better way reads all.
-  public func remote(_ id: RemoteID) async throws -> RemoteRecord? {
-    try await remotes().first { $0.id == id }
-  }
-}

@@ -278,42 +278,6 @@ public enum CursorFinding: Sendable, Hashable {
   case unknown
 }
 
-/// One remote database, as the server knows it.
-public struct RemoteRecord: Sendable, Hashable {
-  /// The ID that the device drew for its database.
-  public var id: RemoteID
-  /// The name of the principal that it registered with; it stays with that one.
-  public var principal: String
-  /// An administrator keeps it out: it cannot register again.
-  public var isBlocked: Bool
-  /// An administrator deleted it; its old IDs are kept.
-  public var isDeleted: Bool
-  /// S, the stored sequence ID.
-  public var sequence: SequenceID?
-  /// Milliseconds since 1970.
-  public var registered: Int64
-  /// When its last upload was processed, in milliseconds since 1970; nil: it has uploaded nothing.
-  public var lastUpload: Int64?
-  /// The operator's demand that it recovers, by its number; nil: there is none.
-  public var resetDemand: Int64?
-  /// An operator demands that it recovers, and it has not done so yet.
-  public var isResetDemanded: Bool { resetDemand != nil }
-  /// By default no reset is demanded.
-  public init(
-    id: RemoteID, principal: String, isBlocked: Bool, isDeleted: Bool, sequence: SequenceID?, registered: Int64,
-    lastUpload: Int64?, resetDemand: Int64? = nil
-  ) {
-    self.id = id
-    self.principal = principal
-    self.isBlocked = isBlocked
-    self.isDeleted = isDeleted
-    self.sequence = sequence
-    self.registered = registered
-    self.lastUpload = lastUpload
-    self.resetDemand = resetDemand
-  }
-}
-
 /// How far an upload in staging goes.
 public struct StagedUpload: Sendable, Hashable {
   /// How many chunks there are; the next one has this index.
@@ -486,5 +450,17 @@ public struct ServerStats: Sendable, Hashable {
     self.logEntries = logEntries
     self.stagedBytes = stagedBytes
     self.openConflicts = openConflicts
+  }
+}
+
+extension ServerStore {
+  /// A store that has no better way reads all.
+  public func remotes(_ query: RemoteQuery) async throws -> [RemoteRecord] {
+    Array(try await remotes().filter(query.matches).sorted { $0.id.text < $1.id.text }.prefix(query.limit))
+  }
+
+  /// One remote; nil: there is none. A store that has no better way reads all.
+  public func remote(_ id: RemoteID) async throws -> RemoteRecord? {
+    try await remotes().first { $0.id == id }
   }
 }

@@ -17,14 +17,14 @@ actor ServerReader {
   private let queue: SQLiteQueue
   nonisolated var unownedExecutor: UnownedSerialExecutor { queue.asUnownedSerialExecutor() }
 
-  private let options: SQLiteServerStore.Options
+  private let options: SQLiteServerOptions
   private let view: View
   private let interruption: Interruption
   private var connection: SQLiteConnection?
   private var logCount = LogCount()
   private var catalog: Catalog { view.catalog }
 
-  init(_ options: SQLiteServerStore.Options, _ view: View, place: Int, _ interruption: Interruption) {
+  init(_ options: SQLiteServerOptions, _ view: View, place: Int, _ interruption: Interruption) {
     self.options = options
     self.view = view
     self.interruption = interruption

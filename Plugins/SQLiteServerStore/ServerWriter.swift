@@ -16,7 +16,7 @@ actor ServerWriter {
   private let queue: SQLiteQueue
   nonisolated var unownedExecutor: UnownedSerialExecutor { queue.asUnownedSerialExecutor() }
 
-  let options: SQLiteServerStore.Options
+  let options: SQLiteServerOptions
   let atWork: BlobsAtWork
   let interruption: Interruption
   private var logCount = LogCount()
@@ -47,7 +47,7 @@ actor ServerWriter {
     }
   }
 
-  init(_ options: SQLiteServerStore.Options, _ atWork: BlobsAtWork, _ interruption: Interruption) {
+  init(_ options: SQLiteServerOptions, _ atWork: BlobsAtWork, _ interruption: Interruption) {
     self.options = options
     self.interruption = interruption
     self.atWork = atWork

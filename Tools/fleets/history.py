@@ -9,9 +9,11 @@ import signal
 import sqlite3
 import subprocess
 
+from ledger import Ledger
 from place import Device, quoted
+from writes import REGIONS, Transaction
 
-REGIONS = ["EU", "US", "AS"]
+PEOPLE = ["anna", "ben"]
 IN_PLACE = ["recover-unsynced-changes", "recover-or-discard-unsynced-changes"]
 STRATEGIES = IN_PLACE + ["copy-and-resubscribe", "discard-unsynced-changes", "recreate"]
 
@@ -21,10 +23,9 @@ class History:
         self.place, self.rng, self.features = place, rng, features
         self.seed = seed
         self.devices = []
-        self.count = 0
-        # Where each row was made, and in which table; rows that may be nowhere; rows that a mark took along.
-        self.made, self.excused, self.parents, self.marked, self.purged = {}, set(), {}, set(), {}
+        self.ledger = Ledger()
         self.backups = []
+        self.jots = {}
         self.may_stop = False
 
     def codes(self, *codes):
@@ -40,65 +41,7 @@ class History:
     # What happens
 
     def write(self, database, who):
-        rng, place = self.rng, self.place
-        key = rng.choice(list(place.schema.tables))
-        table = place.schema.tables[key]
-        name, columns = place.found(database, key)
-        if not name:
-            return
-        ids = place.ids(database, key)
-        statements, made, gone = [], [], []
-        what = rng.random()
-        if what < 0.5 or not ids:
-            for _ in range(rng.choice([1, 1, 1, 3])):
-                self.count += 1
-                row = {"id": f"{who}-{self.count}", "note": f"n{self.count}", "value": rng.randrange(5)}
-                row["code"] = rng.choice([None, f"c{rng.randrange(6)}"])
-                row["region"] = rng.choice(REGIONS)
-                if rng.random() < 0.7:
-                    row["photo"] = rng.randbytes(rng.choice([3, 100, 5000, 70_000, 200_000]))
-                if table.parent and rng.random() < 0.8:
-                    parents = place.ids(database, table.parent)
-                    row["up"] = self.parents[row["id"]] = rng.choice(parents) if parents else None
-                row = {columns[column]: value for column, value in row.items() if column in columns}
-                names = ", ".join(map(quoted, row))
-                marks = ", ".join("?" * len(row))
-                statements.append((f"INSERT INTO {quoted(name)} ({names}) VALUES ({marks})", list(row.values())))
-                made.append(row["id"])
-        elif what < 0.85:
-            column = rng.choice(["value", "value", "code", "region"])
-            if column not in columns:
-                return
-            value = {"value": rng.randrange(100), "code": f"c{rng.randrange(6)}", "region": rng.choice(REGIONS)}[column]
-            statements.append(
-                (f"UPDATE {quoted(name)} SET {quoted(columns[column])} = ? WHERE id = ?", [value, rng.choice(ids)])
-            )
-        elif rng.random() < 0.1:
-            gone = ids
-            statements.append((f"DELETE FROM {quoted(name)}", []))
-        else:
-            gone = [rng.choice(ids)]
-            if "IsDeleted" in columns and database != place.database and rng.random() < 0.5:
-                statements.append(
-                    (f"UPDATE {quoted(name)} SET IsDeleted = ? WHERE id = ?", [rng.choice([1, 1, 0]), gone[0]])
-                )
-                self.marked.update(gone)
-            else:
-                statements.append((f"DELETE FROM {quoted(name)} WHERE id = ?", gone))
-        if rng.random() < 0.2 and database != place.database:
-            statements = (
-                [("INSERT INTO salvor_request (tag) VALUES ('g')", [])] + statements + [("DELETE FROM salvor_request", [])]
-            )
-        names = [place.found(database, key)[0] for key in place.schema.tables] if gone else []
-        taken = set()
-        refusal = place.transact(database, statements, taken=taken, tables=[name for name in names if name])
-        if refusal is None:
-            self.made.update({row: (who, key) for row in made})
-            self.excused.update(gone)
-            # With what the foreign keys took along, and what others had just written.
-            self.excused.update(taken)
-        elif "salvor" in refusal or "locked" in refusal:
-            place.find(f"a write of {who} failed: {refusal} {statements[0][0]}")
+        Transaction(self, database, who).run()
 
     def evolve(self):
         place, rng = self.place, self.rng
@@ -116,8 +59,15 @@ class History:
                 place.find("the server does not start with the schema of before")
 
     def synchronize(self, device):
+        place = self.place
+        if "together" in self.features and self.rng.random() < 0.3:
+            both = [place.begin("sync", on=device.name) for _ in range(2)]
+            for child in both:
+                # 3: it did not get its turn.
+                self.expect(place.ended(child, "sync", on=device.name), f"one of two syncs of {device.name}", 0, 3, 6)
+            return
         kill = self.rng.uniform(0.01, 0.25) if "kills" in self.features and self.rng.random() < 0.3 else None
-        self.expect(self.place.run("sync", on=device.name, kill_after=kill), f"sync of {device.name}", 0, 6)
+        self.expect(place.run("sync", on=device.name, kill_after=kill), f"sync of {device.name}", 0, 6)
 
     def subscribe(self, device):
         place, rng = self.place, self.rng
@@ -159,7 +109,7 @@ class History:
     def restore(self):
         place, rng = self.place, self.rng
         if not self.backups or rng.random() < 0.5:
-            file = place.path(f"backup-{self.count}-{len(self.backups)}.db")
+            file = place.path(f"backup-{self.ledger.count}-{len(self.backups)}.db")
             self.expect(place.run("server", "backup", file), "backup", 0)
             self.backups.append(file)
             return
@@ -171,7 +121,7 @@ class History:
             place.stop(rng.choice([signal.SIGTERM, signal.SIGKILL]))
             self.expect(place.run("server", "restore", backup), "restore", 0)
         # What other programs wrote is on no device that gives it back.
-        self.excused.update(row for row, (who, _) in self.made.items() if who == "program")
+        self.ledger.forget("program")
         if not in_place:
             place.start()
 
@@ -204,6 +154,79 @@ class History:
             keys="OFF",
         )
 
+    def clone(self, device):
+        """A copy of the file becomes a device of its own, with the identity file or without."""
+        place, rng = self.place, self.rng
+        if len(self.devices) > 3 or device.watching:
+            return
+        name = f"d{len(self.devices)}"
+        clone = Device(place, name, device.strategy, device.heal, device.individual, device.principal)
+        clone.has_chosen = device.has_chosen
+        place.write(f"{name}.schema.json5", place.read(f"{device.name}.schema.json5"))
+        place.put_in_place(device.database, clone.database)
+        if rng.random() < 0.5 and os.path.exists(device.database + ".salvor-identity"):
+            shutil.copy(device.database + ".salvor-identity", clone.database + ".salvor-identity")
+        self.devices.append(clone)
+        self.may_stop = True
+        place.log("clone", device.name, name)
+
+    def replace(self):
+        """Another, empty server is at the same address."""
+        place = self.place
+        place.stop()
+        for file in os.listdir(place.folder):
+            if file.startswith("server.db"):
+                os.rename(place.path(file), place.path(f"replaced-{self.ledger.next()}-{file}"))
+        self.backups, self.may_stop = [], True
+        self.ledger.forget_all()
+        self.ledger.purged.clear()
+        place.log("replaced")
+        place.start()
+
+    def member(self):
+        """A program of the server's lets somebody into a region, or takes him out."""
+        rng = self.rng
+        statement = rng.choice(
+            [
+                ("INSERT OR REPLACE INTO member VALUES (?, ?, ?)", [f"m{rng.randrange(5)}", rng.choice(REGIONS), rng.choice(PEOPLE)]),
+                ("DELETE FROM member WHERE id = ?", [f"m{rng.randrange(5)}"]),
+            ]
+        )
+        self.place.transact(self.place.database, [statement])
+
+    def jot(self, device):
+        """The application's own table, beside the synchronized ones."""
+        place, rng = self.place, self.rng
+        name, _ = place.found(device.database, "a")
+        ids = place.ids(device.database, "a")
+        if name and place.transact(
+            device.database,
+            [
+                (f"CREATE TABLE IF NOT EXISTS jot (id INTEGER PRIMARY KEY, site TEXT REFERENCES {quoted(name)} ON DELETE SET NULL)", []),
+                ("INSERT INTO jot (site) VALUES (?)", [rng.choice(ids) if ids else None]),
+            ],
+        ) is None:
+            self.jots[device.name] = self.jots.get(device.name, 0) + 1
+
+    def add_triggers(self, database):
+        """The application's, or the server's own: each insert is noted in the row above it."""
+        place = self.place
+        for below, above in (("b", "a"), ("c", place.schema.tables["c"].parent)):
+            (name, _), (parent, columns) = place.found(database, below), place.found(database, above or "a")
+            if name and parent and above and "note" in columns and not place.rows(
+                database, "SELECT 1 FROM sqlite_schema WHERE name = ?", [f"noted_{below}"]
+            ):
+                place.transact(
+                    database,
+                    [
+                        (
+                            f"CREATE TRIGGER noted_{below} AFTER INSERT ON {quoted(name)} BEGIN"
+                            f" UPDATE {quoted(parent)} SET {quoted(columns['note'])} = 'last ' || NEW.id WHERE id = NEW.up; END",
+                            [],
+                        )
+                    ],
+                )
+
     def token(self, device):
         state = self.place.run("status", on=device.name)[1].get("recovery") or {}
         return ("--token", state["token"]) if state.get("token") else ()
@@ -234,6 +257,7 @@ class History:
             strategy = rng.choice(STRATEGIES)
             if strategy == "recreate":
                 device.has_chosen = False
+                self.jots.pop(device.name, None)
             self.may_stop = True
             self.expect(place.run("recover", "--plan", "--strategy", strategy, on=device.name), "plan", 0, 2)
             self.expect(place.run("recover", "--strategy", strategy, *self.token(device), on=device.name), strategy, 0, 6)
@@ -250,8 +274,9 @@ class History:
             if rng.random() < 0.5 and os.path.exists(device.database + ".salvor-identity"):
                 os.unlink(device.database + ".salvor-identity")
             # What was written since the copy was made is gone with the file.
-            self.excused.update(row for row, (who, _) in self.made.items() if who == device.name)
+            self.ledger.forget(device.name)
             self.may_stop = True
+            self.jots.pop(device.name, None)
             place.log("put back", device.name)
         elif "put-back" in self.features:
             device.copy = place.path(device.name + ".copy")
@@ -270,7 +295,8 @@ class History:
         self.expect(result, "backups restore", 0, 2)
         copies = place.run("backups", on=device.name)[1].get("backups") or []
         for path in [copy["path"] for copy in copies if copy["id"] == answer.get("copy")]:
-            self.excused.update(row for row, (who, _) in self.made.items() if who == device.name)
+            self.ledger.forget(device.name)
+            self.jots.pop(device.name, None)
             if [place.rows(path, read) for read in reads] != before:
                 place.find(f"{device.name}: the copy of what was there before {backup} differs")
 
@@ -297,8 +323,8 @@ class History:
                 # 1: a row below it needs it.
                 self.expect(result, "purge", 0, 1)
                 if code == 0:
-                    self.purged[row] = key
-                    self.marked.add(row)
+                    self.ledger.purged[row] = key
+                    self.ledger.marked.add(row)
         elif what < 0.8:
             versions = place.run("conflicts")[1].get("conflicts") or []
             if versions:
@@ -320,6 +346,16 @@ class History:
             return self.operate()
         if "people" in features and rng.random() < 0.1 and not device.watching:
             return self.person(device)
+        if "members" in features and rng.random() < 0.1:
+            return self.member()
+        if "local" in features and rng.random() < 0.05:
+            return self.jot(device)
+        if "triggers" in features and rng.random() < 0.05:
+            return self.add_triggers(rng.choice([device.database, place.database]))
+        if "clones" in features and rng.random() < 0.03:
+            return self.clone(device)
+        if "replaced" in features and rng.random() < 0.03:
+            return self.replace()
         what = rng.random()
         if what < 0.42:
             for _ in range(rng.randrange(1, 4)):
@@ -331,7 +367,7 @@ class History:
                     [
                         rng.choice(
                             [
-                                ("INSERT OR REPLACE INTO severity VALUES (?, ?)", [rng.randrange(9), f"s{self.count}"]),
+                                ("INSERT OR REPLACE INTO severity VALUES (?, ?)", [rng.randrange(9), f"s{self.ledger.next()}"]),
                                 ("DELETE FROM severity WHERE id = ?", [rng.randrange(9)]),
                             ]
                         )
@@ -391,6 +427,7 @@ class History:
                     if result[0] == 5:
                         result = place.run("recover", "--strategy", "recreate", *self.token(device), on=device.name)
                         device.has_chosen = False
+                        self.jots.pop(device.name, None)
                     place.expect(result, f"the recovery of {device.name} by hand", (0, 6))
                 state = place.run("status", on=device.name)[1]
                 waits = any(state.get(key) for key in ("queued", "inError", "displaced"))
@@ -421,6 +458,10 @@ class History:
                 continue
             columns = ["id"] + sorted(set(there[1]) - {"id", "IsDeleted"})
             ours, theirs = (self.contents(database, key, columns) for database in (device.database, place.database))
+            if table.scope == "via":
+                seen = {region for (region,) in place.rows(place.database, "SELECT region FROM member WHERE person = ?", [device.principal])}
+                at = columns.index("region")
+                theirs = {row: values for row, values in theirs.items() if values[at] in seen}
             if device.has_chosen:
                 theirs = {row: values for row, values in theirs.items() if row in ours}
             if ours != theirs:
@@ -431,13 +472,6 @@ class History:
             if lists[0] != lists[1]:
                 place.find(f"severity differs on {device.name}")
 
-    def is_excused(self, row):
-        while row is not None:
-            if row in self.excused or row in self.marked:
-                return True
-            row = self.parents.get(row)
-        return False
-
     def check(self):
         place = self.place
         databases = [place.database] + [device.database for device in self.devices]
@@ -447,33 +481,55 @@ class History:
             for pragma, wanted in (("integrity_check", [("ok",)]), ("foreign_key_check", [])):
                 if place.rows(database, f"PRAGMA {pragma}") != wanted:
                     place.find(f"{pragma} of {os.path.basename(database)} fails")
-            for row, key in self.purged.items():
+            for row, key in self.ledger.purged.items():
                 if row in place.ids(database, key):
                     place.find(f"the purged row {row} is in {os.path.basename(database)}")
+        for device in self.devices:
+            if device.name in self.jots and not self.may_stop and device.strategy != "recreate":
+                found = place.rows(device.database, "SELECT count(*) FROM jot")[0][0]
+                if found != self.jots[device.name]:
+                    place.find(f"{device.name} has {found} rows of its own and wrote {self.jots[device.name]}")
+        self.check_ledger()
+
+    def check_ledger(self):
+        place, ledger = self.place, self.ledger
         standing = self.everything(place.database)
-        kept = json.dumps([place.run("errors", on=device.name)[1] for device in self.devices] + [place.run("conflicts")[1]])
+        answers = [place.run("errors", on=device.name)[1] for device in self.devices]
+        kept = json.dumps(answers + [place.run("conflicts", *words)[1] for words in ((), ("--settled",))])
         # What people gave up was named in an answer.
         given_up = [
             line
             for line in place.read("log").splitlines()
-            if re.match(r"\$ \('(errors', 'delete'|queue', 'withdraw'|recover'|server', 'restores', 'reject')", line)
+            if re.match(r"\$ \('(errors', 'delete'|queue', 'withdraw'|recover'|server', 'restores', 'reject'|conflicts', 'resolve')", line)
         ]
         kept += "".join(given_up)
-        for row, (who, key) in self.made.items():
-            if row in standing or self.is_excused(row) or f'"{row}"' in kept:
+        for row, (who, key) in ledger.made.items():
+            if row in standing or ledger.is_excused(row) or f'"{row}"' in kept:
                 continue
             # A row that came back to nobody: its only device had given its table away before a restore.
             if self.backups and any(device.name == who and device.has_chosen for device in self.devices):
                 continue
             place.find(f"the row {row} of {who} in {place.schema.tables[key].name} is nowhere")
+        values = {}
+        for key in place.schema.tables:
+            if "value" in place.found(place.database, key)[1] and not place.schema.tables[key].composite:
+                values.update(self.contents(place.database, key, ["id", "value"]).values())
+        for row, who, value, there in ledger.missing_values(values, kept):
+            place.find(f"the value {value} that {who} wrote into {row} last is nowhere: the server has {there}")
 
     def run(self, steps):
         place, rng = self.place, self.rng
         place.start()
+        if "members" in self.features:
+            for _ in range(3):
+                self.member()
         for index in range(rng.randrange(1, 4)):
             heal = rng.choice(["own", "own", "all", "review", "off"]) if "heal" in self.features else "own"
-            strategy = rng.choice(STRATEGIES[:1] * 3 + STRATEGIES)
-            device = Device(place, f"d{index}", strategy, heal, "people" in self.features)
+            more = ["upload-then-recreate", "manual"] if "strategies" in self.features else []
+            self.may_stop = bool(more)
+            strategy = rng.choice(STRATEGIES[:1] * 3 + STRATEGIES + more)
+            principal = PEOPLE[index % 2] if "members" in self.features else "anna"
+            device = Device(place, f"d{index}", strategy, heal, "people" in self.features, principal)
             self.devices.append(device)
             self.expect(place.run("sync", on=device.name), f"the first sync of {device.name}", 0)
         for _ in range(steps):

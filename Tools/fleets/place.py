@@ -14,8 +14,9 @@ def quoted(name):
 
 
 class Device:
-    def __init__(self, place, name, strategy, heal, individual):
-        self.place, self.name = place, name
+    def __init__(self, place, name, strategy, heal, individual, principal):
+        self.place, self.name, self.principal = place, name, principal
+        self.strategy, self.heal, self.individual = strategy, heal, individual
         self.watching = None
         self.has_chosen = False
         self.copy = None
@@ -28,7 +29,7 @@ class Device:
                     "client": {
                         "storage": {"module": "sqlite", "path": f"{name}.db"},
                         "transport": {"module": "http", "url": place.url},
-                        "credentials": {"principal": "anna"},
+                        "credentials": {"principal": principal},
                         "recovery": {"strategy": strategy, "heal": heal},
                         "errorArchive": {"individualDeletion": individual},
                     },
@@ -44,26 +45,25 @@ class Device:
 class Place:
     """A folder, its server and its devices; every command and what it answered, in a log."""
 
-    def __init__(self, folder, salvor, schema, port):
+    def __init__(self, folder, salvor, schema, port, features):
         self.folder, self.salvor, self.schema = folder, salvor, schema
         self.url = f"http://127.0.0.1:{port}"
         self.server = None
         self.findings = []
         self.log_file = open(self.path("log"), "w")
         self.write("schema.json5", schema.text())
-        self.write(
-            "server.json5",
-            json.dumps(
-                {
-                    "schema": "schema.json5",
-                    "server": {
-                        "storage": {"module": "sqlite", "path": "server.db"},
-                        "authentication": {"module": "none"},
-                        "listen": {"module": "http", "address": "127.0.0.1", "port": port},
-                    },
-                }
-            ),
-        )
+        server = {
+            "storage": {"module": "sqlite", "path": "server.db"},
+            "authentication": {"module": "none"},
+            "listen": {"module": "http", "address": "127.0.0.1", "port": port},
+        }
+        if "snapshots" in features:
+            server["snapshots"] = {"minRows": 3}
+        if "short-memory" in features:
+            server["retention"] = {"tombstones": "1s"}
+        if "strategies" in features:
+            server["recovery"] = {"selfServiceRemoteDeletion": True}
+        self.write("server.json5", json.dumps({"schema": "schema.json5", "server": server}))
 
     def path(self, name):
         return os.path.join(self.folder, name)
@@ -89,10 +89,15 @@ class Place:
 
     # Processes
 
+    def begin(self, *words, on="server"):
+        command = [self.salvor, *words, "--config", self.path(on + ".json5"), "--json"]
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=self.folder, text=True)
+
     def run(self, *words, on="server", kill_after=None):
         """The command's code (None: it was killed), its answer and what it said besides."""
-        command = [self.salvor, *words, "--config", self.path(on + ".json5"), "--json"]
-        child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=self.folder, text=True)
+        return self.ended(self.begin(*words, on=on), *words, on=on, kill_after=kill_after)
+
+    def ended(self, child, *words, on, kill_after=None):
         try:
             out, said = child.communicate(timeout=kill_after or 600)
         except subprocess.TimeoutExpired:
@@ -207,7 +212,7 @@ class Place:
                         if old in there:
                             known[column] = old
                             break
-                for column in ("id", "line", "region", "up", "IsDeleted"):
+                for column in ("id", "line", "region", "up", "boss", "IsDeleted"):
                     if column in there:
                         known[column] = column
                 return name, known

@@ -53,6 +53,10 @@ class Schema:
             table.columns["photo"], table.types["photo"] = ["photo"], "blob?"
         if "composite" in features:
             self.tables["c"].composite = True
+        # Rows that a membership of the server's shows to a person.
+        if "members" in features:
+            self.tables["p"] = Table("plan", None, group)
+            self.tables["p"].scope = "via"
 
     def is_scoped(self, key):
         table = self.tables[key]
@@ -82,15 +86,20 @@ class Schema:
             if table.scope:
                 columns["region"] = "text" if table.scope == "always" else "text?"
                 if table.scope != "off":
-                    entry["scope"] = {"region": "parameter:region"}
-            if table.parent:
-                columns["up"] = "text?"
-                reference = {"table": self.tables[table.parent].name}
+                    entry["scope"] = {"region": "via:member.region" if table.scope == "via" else "parameter:region"}
+            references = {"up": table.parent} if table.parent else {}
+            if "self" in self.features and key in "ap":
+                references["boss"] = key
+            for column, parent in references.items():
+                columns[column] = "text?"
+                reference = entry.setdefault("references", {})[column] = {"table": self.tables[parent].name}
                 if table.on_delete:
                     reference["onDelete"] = table.on_delete
-                if self.is_scoped(table.parent):
+                if column == "up" and self.is_scoped(parent):
                     reference["scope"] = "inherit"
-                entry["references"] = {"up": reference}
+                elif column == "boss" and ("scopes" in self.features or table.scope):
+                    reference["soft"] = True
+                    reference.pop("onDelete", None)
             if table.unique and "code" in table.columns:
                 entry["unique"] = [[table.columns["code"][-1]]]
             if table.dropped:
@@ -103,6 +112,13 @@ class Schema:
                 "download": "key-set",
                 "primaryKey": "id",
                 "columns": {"id": "integer", "name": "text?"},
+            }
+        if "members" in self.features:
+            tables["member"] = {
+                "maintained": "server",
+                "primaryKey": "id",
+                "columns": {"id": "text", "region": "text", "person": "text"},
+                "scope": {"person": "principal"},
             }
         schema = {"version": self.version, "parameters": {"region": "text"}, "tables": tables}
         groups = {table.group for table in self.tables.values()} - {"default"}

@@ -21,7 +21,10 @@ public struct RecoverySettings: Sendable {
   /// Which rows are offered to a server that has lost them.
   public var heal = HealMode.own
   /// How long what is kept for a server that goes back is kept at least.
-  public var retentionMilliseconds = HostConfiguration.tombstoneRetentionDefault
+  public var retentionMilliseconds = RecoverySettings.retentionDefault
+
+  /// 90 days, as long as a server keeps its tombstones.
+  static let retentionDefault: Int64 = 90 * 86_400_000
 
   /// The defaults of the file, without any strategy.
   public init() {}

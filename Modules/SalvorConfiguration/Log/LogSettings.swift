@@ -45,8 +45,4 @@ public struct LogSettings: Sendable, Hashable {
     reader.report(key, "must be one of \(known.joined(separator: ", "))\(suggestion(text, among: known))")
     return nil
   }
-
-  package func writer(environment: [String: String], clock: any Clock = SystemClock()) -> LogWriter {
-    LogWriter(level: level, format: format ?? LogWriter.format(environment: environment), clock: clock)
-  }
 }

@@ -135,3 +135,9 @@ package func logLine(_ text: String) {
   LogWriter.writeToStandardError(
     LogFormat.logfmt.line(LogRecord(level: .warning, message: text), time: SystemClock().now()))
 }
+
+extension LogSettings {
+  package func writer(environment: [String: String], clock: any Clock = SystemClock()) -> LogWriter {
+    LogWriter(level: level, format: format ?? LogWriter.format(environment: environment), clock: clock)
+  }
+}

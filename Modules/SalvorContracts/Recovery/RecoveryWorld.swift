@@ -179,3 +179,21 @@ private struct NoTransport: ClientTransport {
   }
   func close() async {}
 }
+
+/// The way from the device to the server, within the process.
+struct StruckTransport: ClientTransport {
+  let world: RecoveryWorld
+  let strikes: Strikes
+
+  func send(_ request: TransportRequest) async throws -> TransportResponse {
+    let deed = try strikes.request()
+    if deed == .restoreServer { try await world.restoreServer() }
+    let response = await world.handle(request)
+    await request.body.close()
+    guard deed == .loseAnswer else { return response }
+    _ = try await response.body.collect(upTo: Int.max)
+    throw SalvorError(.unreachable, "The answer was lost.")
+  }
+
+  func close() async {}
+}

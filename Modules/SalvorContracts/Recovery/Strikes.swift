@@ -1,8 +1,6 @@
 import SalvorModel
 import SalvorStorage
 import SalvorWire
-import SalvorTransport
-import SalvorWire
 
 /// What happens to a device while it recovers, and when: counted over what it asks of its store and of the network.
 package final class Strikes: Sendable {
@@ -208,22 +206,4 @@ package actor StruckStore: RecoveringClientStore {
   package func restoreBackup(_ id: String, copyID: String) async throws -> Backup? {
     try await write().restoreBackup(id, copyID: copyID)
   }
-}
-
-/// The way from the device to the server, within the process.
-struct StruckTransport: ClientTransport {
-  let world: RecoveryWorld
-  let strikes: Strikes
-
-  func send(_ request: TransportRequest) async throws -> TransportResponse {
-    let deed = try strikes.request()
-    if deed == .restoreServer { try await world.restoreServer() }
-    let response = await world.handle(request)
-    await request.body.close()
-    guard deed == .loseAnswer else { return response }
-    _ = try await response.body.collect(upTo: Int.max)
-    throw SalvorError(.unreachable, "The answer was lost.")
-  }
-
-  func close() async {}
 }

@@ -1,6 +1,9 @@
 /// Draws SQL statements that an application or another program might run. They do not look at what is in the tables: keys
 /// come from a small pool, so that devices meet on the same rows, and some keys are new ones.
 struct StatementDrawing {
+  /// A blob from this size on travels beside the payload.
+  static let blobReferenceBytesMin = 1024
+
   let schema: DrawnSchema
   let swarm: Swarm
   /// Who writes: a device, or a program on the server. New keys of two writers never meet.
@@ -137,7 +140,7 @@ struct StatementDrawing {
     case "photo":
       count += 1
       // Some of them travel beside the payload, and no two are the same.
-      let size = generator.pick([3, 40, World.blobReferenceBytesMin, 3 * World.blobReferenceBytesMin]) ?? 3
+      let size = generator.pick([3, 40, Self.blobReferenceBytesMin, 3 * Self.blobReferenceBytesMin]) ?? 3
       return generator.chance(20)
         ? "NULL"
         : "CAST(substr(replace(hex(zeroblob(\(size))), '00', '\(writer)-\(step)-\(count) '), 1, \(size)) AS BLOB)"

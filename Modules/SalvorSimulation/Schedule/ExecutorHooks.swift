@@ -4,6 +4,11 @@
   import Darwin
 #endif
 
+/// What takes a thread's jobs.
+protocol JobTaker: AnyObject {
+  func add(_ job: UnownedJob)
+}
+
 /// The Swift runtime's hook for jobs of the global executor: on a thread that runs a simulation they go to its schedule,
 /// on every other thread where they always went. `Task {}` and actors without an executor of their own come by here; a
 /// `TaskExecutor` alone would not see them, since unstructured tasks do not inherit it.
@@ -17,12 +22,19 @@ enum ExecutorHooks {
     return key
   }()
 
+  private final class Holder {
+    let taker: any JobTaker
+    init(_ taker: any JobTaker) { self.taker = taker }
+  }
+
   /// The schedule of this thread.
-  static var current: SimulationSchedule? {
-    get {
-      pthread_getspecific(key).map { Unmanaged<SimulationSchedule>.fromOpaque($0).takeUnretainedValue() }
+  static var current: (any JobTaker)? {
+    get { pthread_getspecific(key).map { Unmanaged<Holder>.fromOpaque($0).takeUnretainedValue().taker } }
+    set {
+      let before = pthread_getspecific(key)
+      pthread_setspecific(key, newValue.map { UnsafeRawPointer(Unmanaged.passRetained(Holder($0)).toOpaque()) })
+      before.map { Unmanaged<Holder>.fromOpaque($0).release() }
     }
-    set { pthread_setspecific(key, newValue.map { UnsafeRawPointer(Unmanaged.passUnretained($0).toOpaque()) }) }
   }
 
   /// False where this runtime has no such hook.

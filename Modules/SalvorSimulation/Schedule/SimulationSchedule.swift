@@ -11,7 +11,7 @@ import SalvorModel
 /// Tasks and actors are those of the product: their jobs come here instead of to the runtime's threads. Whatever order
 /// the seed chooses is one that threads could have chosen, too. Time stands still while anything can run, and then
 /// jumps to the next moment that somebody waits for.
-public final class SimulationSchedule: @unchecked Sendable {
+public final class SimulationSchedule: JobTaker, @unchecked Sendable {
   /// Jobs that run one after the other, in the order in which they came: what a serial dispatch queue is.
   public final class Lane: @unchecked Sendable {
     private let schedule: SimulationSchedule

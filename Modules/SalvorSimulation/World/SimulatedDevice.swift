@@ -5,6 +5,26 @@ import SalvorModel
 import SalvorModuleKit
 import SalvorStorage
 
+/// What a device of a simulation has round it.
+protocol DeviceSurroundings: AnyObject {
+  var directory: String { get }
+  var schedule: SimulationSchedule { get }
+  var platform: SimulationPlatform { get }
+  var mutant: Mutant? { get }
+  /// Of the configuration files of either side.
+  var limits: String { get }
+
+  /// The product's modules and those of a simulation, with this device's way to the server.
+  func registry(device: String) throws -> ModuleRegistry
+  /// What a configuration file of this text and name gives.
+  func load(
+    _ text: String, _ name: String, _ registry: ModuleRegistry, _ random: SeededRandom, _ clock: VirtualClock
+  ) throws -> HostConfiguration
+  func contents(_ database: any SimulatedDatabase, _ schema: DrawnSchema, isServer: Bool) throws -> Contents
+  /// A row that a view of Salvor's names: a key of one column as it is, of several as SQL literals.
+  func rowName(_ table: String, _ key: Value) -> RowName
+}
+
 /// A device of a simulation: Salvor's client, and the application beside it. Used on the thread of the schedule alone.
 final class SimulatedDevice: @unchecked Sendable {
   /// The files as they were once, and what the oracle had to account for then.
@@ -27,7 +47,7 @@ final class SimulatedDevice: @unchecked Sendable {
   /// Where a person has to decide.
   var token: String?
   /// It has the device.
-  private unowned let world: World
+  private unowned let world: any DeviceSurroundings
   private var client: SalvorClient?
   private var application: (any SimulatedDatabase)?
   /// What the application's connection has shown, and the version that it was of.
@@ -37,7 +57,7 @@ final class SimulatedDevice: @unchecked Sendable {
   private var loaded: (texts: [String], configuration: HostConfiguration)?
 
   init(
-    _ number: Int, _ world: World, settings: History.Device, schema: DrawnSchema, random: SeededRandom,
+    _ number: Int, _ world: any DeviceSurroundings, settings: History.Device, schema: DrawnSchema, random: SeededRandom,
     diskGenerator: SeededGenerator?
   ) {
     self.number = number

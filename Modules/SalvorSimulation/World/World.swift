@@ -9,7 +9,7 @@ import SalvorStorage
 /// A server and its devices in one process, with the engines, the stores and the messages of the product.
 ///
 /// Everything in it runs on the thread of its schedule.
-final class World: @unchecked Sendable {
+final class World: DeviceSurroundings, @unchecked Sendable {
   let history: History
   let platform: SimulationPlatform
   let schedule: SimulationSchedule
@@ -101,12 +101,9 @@ final class World: @unchecked Sendable {
 
   var serverPath: String { directory + "/server.db" }
 
-  /// A blob from this size on travels beside the payload.
-  static let blobReferenceBytesMin = 1024
-
   /// Of the configuration files of either side.
   var limits: String {
-    history.swarm.has(.blobs) ? ", limits: { blobReferenceBytesMin: \(Self.blobReferenceBytesMin) }" : ""
+    history.swarm.has(.blobs) ? ", limits: { blobReferenceBytesMin: \(StatementDrawing.blobReferenceBytesMin) }" : ""
   }
 
   /// What a chunk of either side has at least; nil: the product's own.

@@ -283,15 +283,3 @@ struct Arrivals: Sendable {
     }
   }
 }
-
-/// A base that a download or an acknowledgement changed, and the commit that did it.
-struct BaseChange: Sendable, Hashable {
-  var row: RowName
-  var version: Int64
-  /// Not that it left the scope.
-  var isDeleted: Bool
-  /// A request of this device did it.
-  var isOwn = false
-  /// The server made no commit for it: the version is the one after the cursor, until the download ends.
-  var isAssumed = false
-}

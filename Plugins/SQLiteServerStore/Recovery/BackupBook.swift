@@ -130,32 +130,3 @@ struct BackupBook {
     return String(cString: resolved)
   }
 }
-
-extension DatabaseCopy {
-  /// The book of the database at `path`, whoever else has it open.
-  func withBook<Answer: Sendable>(
-    of path: String, busyTimeoutMilliseconds: Int64, _ body: @Sendable (BackupBook) throws -> Answer
-  ) throws -> Answer {
-    let connection = try SQLiteConnection(
-      path, mode: .readWrite, busyTimeoutMilliseconds: Int32(clamping: busyTimeoutMilliseconds))
-    defer { connection.close() }
-    return try connection.transaction(.immediate) { try body(BackupBook(connection, database: path)) }
-  }
-}
-
-extension SQLiteServerStore: BackupListingServerStore {
-  public func recordedBackups() async throws -> [RecordedBackup] { try await book { try $0.all() } }
-
-  /// Forgets the record alone: the copy itself is not removed.
-  public func forgetBackup(_ id: String) async throws -> Bool {
-    let now = options.clock.now()
-    return try await book { try $0.forget(id, now: now) }
-  }
-
-  private func book<Answer: Sendable>(_ body: @escaping @Sendable (BackupBook) throws -> Answer) async throws -> Answer
-  {
-    guard options.isFile else { return try await writer.withBackups(body) }
-    return try await DatabaseCopy().withBook(
-      of: options.path, busyTimeoutMilliseconds: options.busyTimeoutMilliseconds, body)
-  }
-}

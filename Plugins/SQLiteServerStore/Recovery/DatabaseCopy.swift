@@ -22,8 +22,6 @@ actor DatabaseCopy {
     try Self.make(from: source, to: target)
   }
 
-  func restore(_ restoration: Restoration) throws -> ServerRestoration { try restoration.run() }
-
   /// Appears at `target` as one whole file, checked and durable, or not at all. An existing file is refused.
   static func make(from source: SQLiteConnection, to target: String) throws {
     guard !Files.exists(target) else { throw exists(target) }

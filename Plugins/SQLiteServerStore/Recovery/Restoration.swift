@@ -190,3 +190,7 @@ extension UInt8 {
     (0x30...0x39).contains(self) || (0x41...0x5A).contains(self) || (0x61...0x7A).contains(self)
   }
 }
+
+extension DatabaseCopy {
+  func restore(_ restoration: Restoration) throws -> ServerRestoration { try restoration.run() }
+}

@@ -149,37 +149,3 @@ struct RestoreOpening {
       .flatMap { IncarnationID($0) }
   }
 }
-
-extension DatabaseCopy {
-  func restores(of path: String, limit: Int, busyTimeoutMilliseconds: Int64) throws -> [RestoreRecord] {
-    guard Files.exists(path) else { return [] }
-    let connection = try SQLiteConnection(
-      path, mode: .readWrite, busyTimeoutMilliseconds: Int32(clamping: busyTimeoutMilliseconds))
-    defer { connection.close() }
-    return try connection.transaction(.deferred) {
-      guard try connection.tableShape("salvor_restore") != nil else { return [] }
-      var records = try RestoreBook(connection: connection).all(limit: limit)
-      guard try connection.tableShape("salvor_heal_waiting") != nil else { return records }
-      let waiting = try WaitingBook(connection: connection).counts()
-      for index in records.indices { records[index].waiting = waiting.filter { $0.restore == records[index].id } }
-      return records
-    }
-  }
-}
-
-extension SQLiteServerStore: RestoreReportingServerStore {
-  /// Can be asked while the store is not open. Empty for a database in memory.
-  public func restores(limit: Int) async throws -> [RestoreRecord] {
-    guard options.isFile else { return [] }
-    return try await DatabaseCopy().restores(
-      of: options.path, limit: limit, busyTimeoutMilliseconds: options.busyTimeoutMilliseconds)
-  }
-}
-
-extension ServerWriter {
-  func unseenSinceRestore() throws -> Set<RemoteID> { try RestoreBook(connection: try opened().connection).unseen() }
-
-  func noteSeen(_ remote: RemoteID) throws {
-    try transaction(durable: false) { try RestoreBook(connection: $0.connection).noteSeen(remote) }
-  }
-}

@@ -17,15 +17,6 @@ struct Installation {
   private(set) var opening: ServerOpening
   private(set) var catalog: Catalog?
 
-  /// What the database has of a table that was synchronized before.
-  struct Known {
-    var number: Int64
-    var generation: Int64
-    var columns: [String]
-    var grouping: String
-    var triggers: String
-  }
-
   init(_ connection: SQLiteConnection, _ setup: ServerSetup, random: any RandomSource, clock: any Clock) {
     self.connection = connection
     self.setup = setup
@@ -73,12 +64,12 @@ struct Installation {
     }
   }
 
-  private func knownTables() throws -> [String: Known] {
-    var known: [String: Known] = [:]
+  private func knownTables() throws -> [String: KnownTable] {
+    var known: [String: KnownTable] = [:]
     for row in try connection.rows("SELECT t, name, generation, columns, grouping FROM salvor_table") {
       let columns = (try? JSONValue(parsing: Array((row[3].string ?? "[]").utf8)))?.array?.compactMap(\.string) ?? []
       let number = row[0].integer ?? 0
-      known[row[1].string ?? ""] = Known(
+      known[row[1].string ?? ""] = KnownTable(
         number: number, generation: row[2].integer ?? 0, columns: columns, grouping: row[4].string ?? "",
         triggers: try triggerText(number))
     }
@@ -86,7 +77,7 @@ struct Installation {
   }
 
   /// What is added, as `table` and `table.column`.
-  private mutating func applyDifferences(_ known: [String: Known]) throws -> Set<String> {
+  private mutating func applyDifferences(_ known: [String: KnownTable]) throws -> Set<String> {
     var comparison = try SchemaComparison(schema, with: connection, ddl: Self.ddl)
     // A column of an adopted table that no schema ever named is the application's own and stays so.
     comparison.refusals.removeAll { refusal in
@@ -173,7 +164,7 @@ struct Installation {
   }
 
   private mutating func makeCatalogTables(
-    _ known: [String: Known], isNew: Bool, added: Set<String>
+    _ known: [String: KnownTable], isNew: Bool, added: Set<String>
   ) throws -> [ServerTable] {
     var tables: [ServerTable] = []
     var next = (known.values.map(\.number).max() ?? 0) + 1

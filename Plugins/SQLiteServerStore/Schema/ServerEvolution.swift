@@ -19,7 +19,7 @@ struct ServerEvolution {
   }
 
   /// Answers what is known of the tables under their new names.
-  mutating func run(_ known: [String: Installation.Known]) throws -> [String: Installation.Known] {
+  mutating func run(_ known: [String: KnownTable]) throws -> [String: KnownTable] {
     let renames = try SchemaRenames(schema, in: connection)
     let carried = try carry(known)
     for name in schema.dropped where schema.table(name) == nil {
@@ -44,8 +44,8 @@ struct ServerEvolution {
   }
 
   /// The same facts under the new names, in the database, too.
-  private mutating func carry(_ known: [String: Installation.Known]) throws -> [String: Installation.Known] {
-    var carried: [String: Installation.Known] = [:]
+  private mutating func carry(_ known: [String: KnownTable]) throws -> [String: KnownTable] {
+    var carried: [String: KnownTable] = [:]
     for (name, var facts) in known {
       guard let table = schema.tables.table(formerly: name), known[table.name] == nil || table.name == name else {
         carried[name] = facts
@@ -99,7 +99,7 @@ struct ServerEvolution {
 
   /// A dropped column stays in its table, unless every new row would need a value for it: then its values move to a table
   /// of their own, with the keys.
-  private mutating func setAside(_ table: Table, _ known: Installation.Known?) throws {
+  private mutating func setAside(_ table: Table, _ known: KnownTable?) throws {
     guard let shape = try connection.tableShape(table.name) else { return }
     for column in shape.columns where table.hasDropped(column.name) {
       if known?.columns.contains(column.name) == true {

@@ -17,7 +17,7 @@ package struct ConflictBook {
   // MARK: Keeping
 
   /// Keeps what an upload's requests leave beside the rows. Call it in the upload's transaction.
-  func keep(_ kept: [SetEvaluation.ConflictVersion], of upload: ProcessRequest, now: Int64) throws {
+  func keep(_ kept: [UploadConflict], of upload: ProcessRequest, now: Int64) throws {
     guard !kept.isEmpty else { return }
     // Counted, not taken from the table: resolved versions go, and an ID that a person has noted is never another's.
     var last = try connection.integer("SELECT value FROM salvor_server WHERE key = 'conflicts'") ?? 0
@@ -45,7 +45,7 @@ package struct ConflictBook {
   }
 
   private func serverSide(
-    _ entry: SetEvaluation.ConflictVersion, _ table: ServerTable
+    _ entry: UploadConflict, _ table: ServerTable
   ) throws -> ConflictVersion.ServerSide {
     var side = ConflictVersion.ServerSide(
       row: entry.server.map { named($0, table) })

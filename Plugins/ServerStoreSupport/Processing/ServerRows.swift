@@ -30,10 +30,12 @@ struct ServerRows {
   }
 
   /// The refusals in the order of their counters, each with its rows.
-  consuming func joined(to tally: Tally) throws -> [Refusal] {
-    var refusals = tally.refusals.sorted { $0.counter < $1.counter }
+  ///
+  /// - Parameter places: where the rows of each refused request stand.
+  consuming func joined(to refusals: [Refusal], at places: [RequestID: [Place]]) throws -> [Refusal] {
+    var refusals = refusals.sorted { $0.counter < $1.counter }
     for index in refusals.indices {
-      for place in tally.refusedPlaces[refusals[index].id] ?? [] {
+      for place in places[refusals[index].id] ?? [] {
         guard let values = try values(at: place), budget.takes(values) else { continue }
         refusals[index].serverRows.append(ServerRow(counter: place.counter, values: values))
       }

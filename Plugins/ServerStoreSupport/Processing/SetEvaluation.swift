@@ -19,7 +19,7 @@ struct SetEvaluation {
   private let now: Int64
   private(set) var overlay: RowOverlay
   /// Conflicts, kept and settled ones, of the requests that are accepted.
-  private(set) var kept: [ConflictVersion] = []
+  private(set) var kept: [UploadConflict] = []
   /// Rows that the sender must be fed.
   private(set) var fed: [UInt64] = []
   /// Rows that an accepted request changed, also those that a later one changed back.
@@ -87,7 +87,7 @@ struct SetEvaluation {
         let server = overlay[change.hash]?.now
         let makesRow = server == nil && change.operation == .insert
         kept.append(
-          ConflictVersion(
+          UploadConflict(
             request: request.id, change: change, table: place, server: server,
             unmade: makesRow ? change.applied(to: nil, of: catalog.tables[place]) : .none,
             serverEntry: try foreign.newestWrite(
@@ -254,11 +254,11 @@ struct SetEvaluation {
     _ foreign: inout ForeignChanges
   ) throws {
     kept.append(
-      ConflictVersion(
+      UploadConflict(
         request: request, change: change, table: place, server: present, unmade: .none,
         serverEntry: try foreign.newestWrite(
           of: change.hash, after: change.made, at: ForeignChanges.Place(table: place, key: change.key)),
-        settled: ConflictVersion.Settled(row: row)))
+        settled: UploadConflict.Settled(row: row)))
   }
 
   private func conflict(
@@ -519,7 +519,7 @@ struct SetEvaluation {
     }
     offers[place].conflicts += 1
     kept.append(
-      ConflictVersion(
+      UploadConflict(
         request: request, change: change, table: place, server: server,
         unmade: server == nil && change.operation == .insert ? change.applied(to: nil, of: table) : .none,
         serverEntry: try foreign.newestWrite(

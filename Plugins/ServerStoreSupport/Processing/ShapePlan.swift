@@ -209,6 +209,15 @@ final class ShapePlan {
   }
 }
 
+/// A change of an upload where it stands in the payload.
+struct UploadRow {
+  let plan: ShapePlan
+  let row: RowItems
+  let stamp: RequestStamp
+  let counter: Int64
+  let made: Int64
+}
+
 /// The statement of a shape: of one row, or of many.
 private struct TextOfShape {
   private let operation: Operation

@@ -22,7 +22,7 @@ struct Tally {
   private(set) var acceptedRanges: [AcceptedRange] = []
   var refusedRequests: [(request: StagedRequest, refusal: Refusal)] = []
   /// Conflicts of what was accepted: kept ones and settled ones.
-  private(set) var kept: [SetEvaluation.ConflictVersion] = []
+  private(set) var kept: [UploadConflict] = []
   /// Requests that wait, and why.
   private(set) var held: [RefusedRequest] = []
   private(set) var waiting: [RequestID: RefusedRequest.Wait] = [:]
@@ -108,7 +108,7 @@ struct Tally {
     for step in refused.steps { refusedRows[step.effect.row] = .some(step.after) }
   }
 
-  mutating func keep(_ versions: [SetEvaluation.ConflictVersion]) {
+  mutating func keep(_ versions: [UploadConflict]) {
     kept += versions
     for version in versions { if let row = version.unmade { refusedRows[version.change.hash] = .some(row) } }
   }
@@ -131,7 +131,7 @@ struct Tally {
   }
 
   /// What is kept beside rows, for the book of conflicts.
-  mutating func takeKept() -> [SetEvaluation.ConflictVersion] {
+  mutating func takeKept() -> [UploadConflict] {
     let taken = kept
     kept = []
     for version in taken {
@@ -204,48 +204,6 @@ struct StraightOffers {
       if entries.isEmpty || !entries[entries.count - 1].append(entry) { entries.append(entry) }
     case .nothing: same.insert(row)
     case .unknown: isTold = false
-    }
-  }
-}
-
-/// What became of offers, by the table's place.
-struct OfferCount {
-  struct Count {
-    /// Brought something back.
-    var healed: Int64 = 0
-    /// Found all of it there, or newer.
-    var superseded: Int64 = 0
-    /// Left a conflict version.
-    var conflicts: Int64 = 0
-    var refused: Int64 = 0
-    /// Refused, since the row is purged.
-    var purged: Int64 = 0
-  }
-
-  private(set) var tables: [Int: Count] = [:]
-
-  subscript(table: Int) -> Count {
-    get { tables[table] ?? Count() }
-    set { tables[table] = newValue }
-  }
-
-  var healed: Int64 { tables.values.reduce(0) { $0 + $1.healed } }
-  var superseded: Int64 { tables.values.reduce(0) { $0 + $1.superseded } }
-
-  mutating func noteRefused(_ request: StagedRequest, _ reason: RefusalReason) {
-    for change in request.changes where change.offer != nil {
-      guard let table = change.table else { continue }
-      if reason == .purged { self[table].purged += 1 } else { self[table].refused += 1 }
-    }
-  }
-
-  static func += (count: inout OfferCount, other: OfferCount) {
-    for (table, more) in other.tables {
-      count[table].healed += more.healed
-      count[table].superseded += more.superseded
-      count[table].conflicts += more.conflicts
-      count[table].refused += more.refused
-      count[table].purged += more.purged
     }
   }
 }

@@ -145,7 +145,8 @@ package final class UploadProcessor {
     _ = try log.seal(remote: nil)
     let results = UploadResults(
       commit: commit, acceptedRequests: tally.accepted, conflicts: tally.conflicts,
-      refused: try ServerRows(rows, upload.principal).joined(to: tally), healed: tally.offers.healed,
+      refused: try ServerRows(rows, upload.principal).joined(to: tally.refusals, at: tally.refusedPlaces),
+      healed: tally.offers.healed,
       superseded: tally.offers.superseded,
       waiting: tally.waitingRanges, kept: tally.keptCounters)
     try settled.write(tally.refusedRequests)
