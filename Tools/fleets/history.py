@@ -1,7 +1,6 @@
 """What happens in a fleet, and what must hold in the end."""
 
 import copy
-import json
 import os
 import re
 import shutil
@@ -9,16 +8,16 @@ import signal
 import sqlite3
 import subprocess
 
+from checks import IN_PLACE, Checks
 from ledger import Ledger
 from place import Device, quoted
 from writes import REGIONS, Transaction
 
 PEOPLE = ["anna", "ben"]
-IN_PLACE = ["recover-unsynced-changes", "recover-or-discard-unsynced-changes"]
 STRATEGIES = IN_PLACE + ["copy-and-resubscribe", "discard-unsynced-changes", "recreate"]
 
 
-class History:
+class History(Checks):
     def __init__(self, seed, place, rng, features):
         self.place, self.rng, self.features = place, rng, features
         self.seed = seed
@@ -188,7 +187,10 @@ class History:
         rng = self.rng
         statement = rng.choice(
             [
-                ("INSERT OR REPLACE INTO member VALUES (?, ?, ?)", [f"m{rng.randrange(5)}", rng.choice(REGIONS), rng.choice(PEOPLE)]),
+                (
+                    "INSERT OR REPLACE INTO member VALUES (?, ?, ?)",
+                    [f"m{rng.randrange(5)}", rng.choice(REGIONS), rng.choice(PEOPLE)],
+                ),
                 ("DELETE FROM member WHERE id = ?", [f"m{rng.randrange(5)}"]),
             ]
         )
@@ -199,13 +201,20 @@ class History:
         place, rng = self.place, self.rng
         name, _ = place.found(device.database, "a")
         ids = place.ids(device.database, "a")
-        if name and place.transact(
-            device.database,
-            [
-                (f"CREATE TABLE IF NOT EXISTS jot (id INTEGER PRIMARY KEY, site TEXT REFERENCES {quoted(name)} ON DELETE SET NULL)", []),
-                ("INSERT INTO jot (site) VALUES (?)", [rng.choice(ids) if ids else None]),
-            ],
-        ) is None:
+        if (
+            name
+            and place.transact(
+                device.database,
+                [
+                    (
+                        f"CREATE TABLE IF NOT EXISTS jot (id INTEGER PRIMARY KEY, site TEXT REFERENCES {quoted(name)} ON DELETE SET NULL)",
+                        [],
+                    ),
+                    ("INSERT INTO jot (site) VALUES (?)", [rng.choice(ids) if ids else None]),
+                ],
+            )
+            is None
+        ):
             self.jots[device.name] = self.jots.get(device.name, 0) + 1
 
     def add_triggers(self, database):
@@ -213,8 +222,12 @@ class History:
         place = self.place
         for below, above in (("b", "a"), ("c", place.schema.tables["c"].parent)):
             (name, _), (parent, columns) = place.found(database, below), place.found(database, above or "a")
-            if name and parent and above and "note" in columns and not place.rows(
-                database, "SELECT 1 FROM sqlite_schema WHERE name = ?", [f"noted_{below}"]
+            if (
+                name
+                and parent
+                and above
+                and "note" in columns
+                and not place.rows(database, "SELECT 1 FROM sqlite_schema WHERE name = ?", [f"noted_{below}"])
             ):
                 place.transact(
                     database,
@@ -260,7 +273,9 @@ class History:
                 self.jots.pop(device.name, None)
             self.may_stop = True
             self.expect(place.run("recover", "--plan", "--strategy", strategy, on=device.name), "plan", 0, 2)
-            self.expect(place.run("recover", "--strategy", strategy, *self.token(device), on=device.name), strategy, 0, 6)
+            self.expect(
+                place.run("recover", "--strategy", strategy, *self.token(device), on=device.name), strategy, 0, 6
+            )
         elif what < 0.8:
             backups = place.run("backups", on=device.name)[1].get("backups") or []
             if backups:
@@ -328,7 +343,13 @@ class History:
         elif what < 0.8:
             versions = place.run("conflicts")[1].get("conflicts") or []
             if versions:
-                words = ("conflicts", "resolve", str(rng.choice(versions)["id"]), "--keep", rng.choice(["client", "server"]))
+                words = (
+                    "conflicts",
+                    "resolve",
+                    str(rng.choice(versions)["id"]),
+                    "--keep",
+                    rng.choice(["client", "server"]),
+                )
                 self.expect(place.run(*words), " ".join(words), 0, 2, 6)
         else:
             restores = place.run("server", "restores")[1].get("restores") or []
@@ -367,7 +388,10 @@ class History:
                     [
                         rng.choice(
                             [
-                                ("INSERT OR REPLACE INTO severity VALUES (?, ?)", [rng.randrange(9), f"s{self.ledger.next()}"]),
+                                (
+                                    "INSERT OR REPLACE INTO severity VALUES (?, ?)",
+                                    [rng.randrange(9), f"s{self.ledger.next()}"],
+                                ),
                                 ("DELETE FROM severity WHERE id = ?", [rng.randrange(9)]),
                             ]
                         )
@@ -400,122 +424,6 @@ class History:
                 self.migrate(device)
             elif "rebuilds" in features:
                 self.rebuild(device)
-
-    # What must hold
-
-    def settle(self):
-        """Everybody synchronizes until nothing is left to do; the operator decides what waits, people empty their archives."""
-        place = self.place
-        for device in self.devices:
-            if device.watching:
-                self.watch(device)
-        place.start()
-        place.run("server", "restores", "resume")
-        for turn in range(12):
-            for restore in place.run("server", "restores")[1].get("restores") or []:
-                if turn in (2, 5):
-                    place.run("server", "restores", "accept", str(restore["id"]))
-                elif turn in (4, 7):
-                    place.run("server", "restores", "reject", str(restore["id"]))
-            is_busy = False
-            for device in self.devices:
-                code, answer, _ = result = place.run("sync", on=device.name)
-                self.expect(result, f"the last syncs of {device.name}", 0, 6)
-                if code == 5:
-                    is_busy = True
-                    result = place.run("recover", "--strategy", IN_PLACE[0], *self.token(device), on=device.name)
-                    if result[0] == 5:
-                        result = place.run("recover", "--strategy", "recreate", *self.token(device), on=device.name)
-                        device.has_chosen = False
-                        self.jots.pop(device.name, None)
-                    place.expect(result, f"the recovery of {device.name} by hand", (0, 6))
-                state = place.run("status", on=device.name)[1]
-                waits = any(state.get(key) for key in ("queued", "inError", "displaced"))
-                if (code == 6 or (waits and turn > 2)) and turn < 9:
-                    place.run("errors", "delete", "--all", on=device.name)
-                loaded = answer.get("downloaded") or {}
-                is_busy = is_busy or waits or any([answer.get("uploaded"), loaded.get("upserts"), loaded.get("deletes")])
-            if not is_busy and turn > 0:
-                return
-        place.find("nothing comes to rest within twelve rounds")
-
-    def contents(self, database, key, columns):
-        """Rows by key, of the columns that both sides have."""
-        name, known = self.place.found(database, key)
-        selected = ", ".join(quoted(known[column]) for column in columns)
-        return {row[0]: row for row in self.place.rows(database, f"SELECT {selected} FROM {quoted(name)}")}
-
-    def compare(self, device):
-        place = self.place
-        self.expect(place.run("verify", on=device.name), f"verify of {device.name}", 0)
-        for key, table in place.schema.tables.items():
-            here, there = place.found(device.database, key), place.found(place.database, key)
-            if not here[0]:
-                place.find(f"{device.name} has no table {table.name}")
-                continue
-            if set(there[1]) - set(here[1]):
-                place.find(f"{device.name}.{table.name} lacks {sorted(set(there[1]) - set(here[1]))}")
-                continue
-            columns = ["id"] + sorted(set(there[1]) - {"id", "IsDeleted"})
-            ours, theirs = (self.contents(database, key, columns) for database in (device.database, place.database))
-            if table.scope == "via":
-                seen = {region for (region,) in place.rows(place.database, "SELECT region FROM member WHERE person = ?", [device.principal])}
-                at = columns.index("region")
-                theirs = {row: values for row, values in theirs.items() if values[at] in seen}
-            if device.has_chosen:
-                theirs = {row: values for row, values in theirs.items() if row in ours}
-            if ours != theirs:
-                different = [row for row in sorted(set(ours) | set(theirs)) if ours.get(row) != theirs.get(row)]
-                place.find(f"{device.name}.{table.name} differs in {len(different)}: {different[:5]}")
-        if "key-set" in self.features:
-            lists = [place.rows(d, "SELECT * FROM severity ORDER BY id") for d in (device.database, place.database)]
-            if lists[0] != lists[1]:
-                place.find(f"severity differs on {device.name}")
-
-    def check(self):
-        place = self.place
-        databases = [place.database] + [device.database for device in self.devices]
-        for device in self.devices:
-            self.compare(device)
-        for database in databases:
-            for pragma, wanted in (("integrity_check", [("ok",)]), ("foreign_key_check", [])):
-                if place.rows(database, f"PRAGMA {pragma}") != wanted:
-                    place.find(f"{pragma} of {os.path.basename(database)} fails")
-            for row, key in self.ledger.purged.items():
-                if row in place.ids(database, key):
-                    place.find(f"the purged row {row} is in {os.path.basename(database)}")
-        for device in self.devices:
-            if device.name in self.jots and not self.may_stop and device.strategy != "recreate":
-                found = place.rows(device.database, "SELECT count(*) FROM jot")[0][0]
-                if found != self.jots[device.name]:
-                    place.find(f"{device.name} has {found} rows of its own and wrote {self.jots[device.name]}")
-        self.check_ledger()
-
-    def check_ledger(self):
-        place, ledger = self.place, self.ledger
-        standing = self.everything(place.database)
-        answers = [place.run("errors", on=device.name)[1] for device in self.devices]
-        kept = json.dumps(answers + [place.run("conflicts", *words)[1] for words in ((), ("--settled",))])
-        # What people gave up was named in an answer.
-        given_up = [
-            line
-            for line in place.read("log").splitlines()
-            if re.match(r"\$ \('(errors', 'delete'|queue', 'withdraw'|recover'|server', 'restores', 'reject'|conflicts', 'resolve')", line)
-        ]
-        kept += "".join(given_up)
-        for row, (who, key) in ledger.made.items():
-            if row in standing or ledger.is_excused(row) or f'"{row}"' in kept:
-                continue
-            # A row that came back to nobody: its only device had given its table away before a restore.
-            if self.backups and any(device.name == who and device.has_chosen for device in self.devices):
-                continue
-            place.find(f"the row {row} of {who} in {place.schema.tables[key].name} is nowhere")
-        values = {}
-        for key in place.schema.tables:
-            if "value" in place.found(place.database, key)[1] and not place.schema.tables[key].composite:
-                values.update(self.contents(place.database, key, ["id", "value"]).values())
-        for row, who, value, there in ledger.missing_values(values, kept):
-            place.find(f"the value {value} that {who} wrote into {row} last is nowhere: the server has {there}")
 
     def run(self, steps):
         place, rng = self.place, self.rng

@@ -121,7 +121,14 @@ class Place:
         text = json.dumps(answer.get("error") or {}) + said
         if code is None:
             return
-        wrong = ("storage-corrupt", "inconsistent-download", "malformed", "UNIQUE constraint", "FOREIGN KEY", "no such ")
+        wrong = (
+            "storage-corrupt",
+            "inconsistent-download",
+            "malformed",
+            "UNIQUE constraint",
+            "FOREIGN KEY",
+            "no such ",
+        )
         if code not in codes or (code and "need it first" not in text and any(word in text for word in wrong)):
             self.find(f"{what}: exit {code} {text[:600]}")
 

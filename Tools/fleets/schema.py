@@ -134,7 +134,17 @@ class Schema:
         table = self.tables[key]
         kinds = ["column"] + [
             kind
-            for kind in ("renames", "drops", "new-tables", "policies", "groups", "uniques", "references", "scopes", "flags")
+            for kind in (
+                "renames",
+                "drops",
+                "new-tables",
+                "policies",
+                "groups",
+                "uniques",
+                "references",
+                "scopes",
+                "flags",
+            )
             if kind in self.features
         ]
         kind = rng.choice(kinds)
@@ -151,7 +161,9 @@ class Schema:
                 return None
             table.columns[column].append(f"{column}_{self.version}")
         elif kind == "drops":
-            spare = [c for c in table.columns if c not in ("note", "value", "photo") and not (c == "code" and table.unique)]
+            spare = [
+                c for c in table.columns if c not in ("note", "value", "photo") and not (c == "code" and table.unique)
+            ]
             if not spare:
                 return None
             table.dropped += table.columns.pop(rng.choice(spare))

@@ -85,7 +85,9 @@ class Transaction:
             self.insert(whole, "INSERT OR REPLACE")
             self.gone.append(row)
         elif what == 2 and not self.table.composite:
-            names = f"(id, {self.column('value')}, {self.column('note')}" + (", region)" if "region" in self.columns else ")")
+            names = f"(id, {self.column('value')}, {self.column('note')}" + (
+                ", region)" if "region" in self.columns else ")"
+            )
             self.add(
                 f"INSERT INTO {table} {names} VALUES (?, ?, 'over'{', ?' if 'region' in self.columns else ''})"
                 f" ON CONFLICT (id) DO UPDATE SET {self.column('value')} = excluded.{self.column('value')}",
