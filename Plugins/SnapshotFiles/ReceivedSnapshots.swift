@@ -118,7 +118,9 @@ public struct ReceivedSnapshots: Sendable {
       let offer = SnapshotOffer(
         id: String(repeating: "0", count: 64), group: group, commit: commit, scope: scope, coding: "identity",
         bytes: size, size: size, tables: try tables.map { try TableDigest($0) }, link: "")
-      return OpenedSnapshot(offer: offer, tables: try examine(path, offer, config), path: path)
+      let examined = try examine(path, offer, config)
+      try proveContent(connection, offer, examined, apart: facts["apart"])
+      return OpenedSnapshot(offer: offer, tables: examined, path: path)
     } catch let error as SalvorError where error.code != .snapshotUnusable {
       throw SnapshotFormat.unusable(error.message)
     }
@@ -207,6 +209,22 @@ public struct ReceivedSnapshots: Sendable {
       }
     }
     return tables
+  }
+
+  /// No server has named the bytes of a file that came with the application: its rows are those that it was made with.
+  private static func proveContent(
+    _ connection: SQLiteConnection, _ offer: SnapshotOffer, _ tables: [Table], apart: String?
+  ) throws {
+    for table in tables {
+      let digest = try connection.snapshotDigest(of: table).digest
+      guard digest == offer.tables.first(where: { $0.table == table.name })?.digest else {
+        throw SnapshotFormat.unusable("the rows of \(table.name) are not those that it was made with")
+      }
+    }
+    let hasApart = try connection.scalar("SELECT 1 FROM \(SnapshotFormat.apartTable) LIMIT 1") != nil
+    guard try apart == connection.apartDigest() || (apart == nil && !hasApart) else {
+      throw SnapshotFormat.unusable("its large rows are not those that it was made with")
+    }
   }
 
   /// Each is one row of the table that it stands for.

@@ -63,4 +63,14 @@ extension SQLiteConnection {
     }
     return TableDigest(table: table.name, count: count, digest: RowDigest.text(sum))
   }
+
+  /// The sum of what stands apart, whatever its order.
+  func apartDigest() throws -> String {
+    var sum: UInt64 = 0
+    try query("SELECT \"table\", key, payload FROM \(SnapshotFormat.apartTable)") { row in
+      sum &+= RowDigest(row.values()).value
+      return true
+    }
+    return RowDigest.text(sum)
+  }
 }

@@ -172,7 +172,7 @@ final class SnapshotWriter {
     var digests = try tables.map { try connection.snapshotDigest(of: $0) }
     for place in digests.indices { digests[place].count += try connection.apartCount(of: digests[place].table) }
     let insert = try connection.prepare("INSERT INTO salvor_snapshot (key, value) VALUES (?1, ?2)", persistent: true)
-    for (key, value) in facts(digests) {
+    for (key, value) in facts(digests) + [("apart", try connection.apartDigest())] {
       try insert.bind([.text(key), .text(value)])
       try insert.run()
     }

@@ -459,12 +459,39 @@ struct SnapshotTests {
     let byRows = try await third.sync()
     #expect(byRows.error == nil)
     #expect(byRows.snapshots == 0)
+    #expect(byRows.notices.contains { $0.contains("client.seed") && $0.contains("another server") })
     try other.expectEqual(["place", "item"], [third])
     // None at all.
     let nothing = fleet.directory + "/schema.json5"
     let fourth = try other.device("fourth") { $0.seed = nothing }
-    #expect(try await fourth.sync().error == nil)
+    let passedOver = try await fourth.sync()
+    #expect(passedOver.error == nil)
+    #expect(passedOver.notices.contains { $0.contains("client.seed") })
     try other.expectEqual(["place", "item"], [fourth])
+  }
+
+  @Test(
+    "a file that the application brings along and in which a value was changed is passed over, and the sync says so",
+    arguments: [
+      "UPDATE place SET city = 'forged' WHERE id = 'p7'", "UPDATE item SET count = 7 WHERE place_id = 'p7'",
+      "UPDATE place SET id = 'p7000' WHERE id = 'p200'",
+      "UPDATE salvor_apart SET payload = replace(payload, 'Plätze', 'Platze')",
+    ])
+  func forgedSeed(change: String) async throws {
+    let fleet = try await fleet("snapshots: { minRows: 10, compression: \"identity\" },")
+    try fleet.serverConnection().execute("UPDATE place SET mark = randomblob(70000) WHERE id = 'p9'")
+    _ = try await fleet.warm()
+    let seed = fleet.directory + "/seed.db"
+    try copyDatabase(try fleet.snapshotFile(try #require(fleet.snapshots.first)), to: seed, companions: [""])
+    let file = try SQLiteConnection(seed, mode: .readWrite)
+    try file.execute(change)
+    #expect(file.changes > 0)
+    file.close()
+    let device = try fleet.device("second") { $0.seed = seed }
+    let report = try await device.sync()
+    #expect(report.error == nil)
+    #expect(report.notices.contains { $0.contains("client.seed") && $0.contains("not those that it was made with") })
+    try fleet.expectEqual(["place", "item"], [device])
   }
 
   @Test("ten devices that ask at once get one file, made once")

@@ -22,16 +22,35 @@ extension SyncSession {
   /// The snapshot that the application brought along, where its group comes for the first time. One that cannot be used is said,
   /// and is as if it were not there; so is one that the server cannot go on from.
   mutating func openSeed(_ message: BeginMessage) async throws {
-    guard let path = configuration.seed, let taking, !hasTriedSeed, takesSnapshots, await taking.takesSnapshots,
+    guard let path = configuration.seed, let taking, !hasTriedSeed, takesSnapshots,
       message.groups.contains(where: { $0.cursor == nil })
     else { return }
     hasTriedSeed = true
+    guard await taking.takesSnapshots else {
+      return passOverSeed("A database that is encrypted, or in memory, takes no file. Its rows come from the server.")
+    }
     do {
       let offer = try await taking.openSeed(path)
-      if message.groups.contains(where: { $0.name == offer.group && $0.cursor == nil }) { snapshots.append(offer) }
+      guard message.groups.contains(where: { $0.name == offer.group && $0.cursor == nil }) else { return }
+      snapshots.append(offer)
+      seed = offer
     } catch let error as SalvorError where error.code == .snapshotUnusable {
-      configuration.log("snapshot-unusable: client.seed: \(error.message)")
+      passOverSeed(error.message)
     }
+  }
+
+  /// After a download that might have begun from it.
+  mutating func noteSeed(_ applied: ApplyReport) {
+    guard let seed, applied.snapshots == 0 else { return }
+    passOverSeed(
+      "The server cannot go on from its rows of \(seed.group): it is another server, or has other tables, or this device sees other rows, or the file is older than what the server remembers of deletes. The group comes by rows."
+    )
+  }
+
+  private mutating func passOverSeed(_ why: String) {
+    configuration.log("snapshot-unusable: client.seed: \(why)")
+    report.notices.append("The file of client.seed is passed over. \(why)")
+    seed = nil
   }
 
   /// Fetches what is offered and examines it. What cannot be used comes by rows.

@@ -56,6 +56,8 @@ struct SyncSession {
   var snapshots: [SnapshotOffer] = []
   /// The application's own was looked at.
   var hasTriedSeed = false
+  /// The application's own, until it is taken or passed over.
+  var seed: SnapshotOffer?
   /// False: the rows are asked for, one by one.
   var takesSnapshots = true
 
@@ -488,6 +490,7 @@ struct SyncSession {
     if !applied.displaced.isEmpty { isArchiveTouched = true }
     for table in compare where table.isFed || differing.contains(table.table) { report.changed.whole(table.table) }
     report.snapshots += applied.snapshots
+    noteSeed(applied)
     for snapshot in snapshots { for table in snapshot.tables { report.changed.whole(table.table) } }
   }
 
