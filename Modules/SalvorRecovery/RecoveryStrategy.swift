@@ -70,7 +70,10 @@ public struct Incident: Sendable {
   public var facts: RecoveryFacts
   /// The state of the device's database before anything is done.
   public var status: ClientStatus
-  /// All parts given.
+  /// Somebody else has uploaded under this remote ID: the server's sequence ID is none of the device's. The recovery takes a new ID, and the
+  /// old one stays with whoever uses it.
+  public var isRemoteIDTaken = false
+  /// All parts given; the remote ID is the device's own.
   public init(reason: RecoveryReason, message: String, facts: RecoveryFacts, status: ClientStatus) {
     self.reason = reason
     self.message = message

@@ -59,6 +59,18 @@ extension Schema {
   }
 }
 
+extension Schema {
+  /// What a recovery makes the rows of a group with that was never synchronized: what the first of the groups that reference it was
+  /// synchronized with, so that both have the same rows. Nil: none references it.
+  ///
+  /// - Parameter had: the groups that were synchronized, each with the subscriptions that its cursor was made with.
+  public func subscriptions(
+    ofNewGroup group: String, beside had: [String: ResolvedSubscriptions]
+  ) -> ResolvedSubscriptions? {
+    had.keys.sorted().first { closure(ofGroups: [$0]).contains(group) }.flatMap { had[$0] }
+  }
+}
+
 extension ReadScope {
   /// Those of the subscriptions that matter for a group.
   public func subscriptions(ofGroup group: String, in schema: Schema) -> ResolvedSubscriptions {

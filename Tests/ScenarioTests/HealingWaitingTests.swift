@@ -166,6 +166,28 @@ struct HealingWaitingTests {
     #expect(try await a.open().status().queued == 0)
   }
 
+  @Test("what waits is settled, and the schema drops a column: the device adopts it, and sends what needed its offers")
+  func settledOverADrop() async throws {
+    let (fleet, a, b) = try await fleet(server: "recovery: { heal: \"review\" },")
+    try await a.write("INSERT INTO site (id, name) VALUES ('new', 'of a')")
+    try await synchronize([a], times: 1)
+    try await fleet.restore("night")
+    #expect(try await a.sync().waiting == 1)
+    try await a.write("INSERT INTO visit VALUES ('v1', 'new', 'needs the offer', NULL)")
+    #expect(try await a.sync().queuedReason == .waiting)
+    #expect(try await fleet.server?.engine.acceptOffers(WaitingQuery()) == 1)
+    fleet.schemaText = Fleet.visits.replacing("version: 1", with: "version: 2").replacing(
+      #"city: "text?", seats: "integer = 0" }"#, with: #"city: "text?" }, dropped: ["seats"]"#)
+    try #require(fleet.schemaText.contains("dropped"))
+    try await fleet.restart()
+    let report = try await a.sync()
+    #expect(report.error == nil && report.uploaded > 0, "\(String(describing: report.error))")
+    try await synchronize([a, b])
+    for sites in [try fleet.serverConnection(), try a.connection(), try b.connection()] {
+      #expect(try sites.integer("SELECT count(*) FROM visit JOIN site ON site.id = site_id WHERE site.id = 'new'") == 1)
+    }
+  }
+
   @Test("an offer that waits is taken back by its device: the server holds it no longer, and nobody gets it")
   func takenBack() async throws {
     let (fleet, a, b) = try await fleet(server: "recovery: { heal: \"review\" },")

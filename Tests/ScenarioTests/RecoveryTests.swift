@@ -238,6 +238,37 @@ struct RecoveryTests {
     #expect(try await a.open().status().state.remoteID != b.open().status().state.remoteID)
   }
 
+  @Test(
+    "two clones and a server that was restored between them: the one that recovers takes a remote ID of its own, and what the other wrote is another's",
+    arguments: ["client-wins", "keep-versions"])
+  func clonesOverARestore(policy: String) async throws {
+    let fleet = try Fleet(
+      schema: Fleet.visits.replacing("site: {", with: "site: { conflicts: \"\(policy)\","))
+    try await fleet.start()
+    let a = try fleet.device("a")
+    try await a.write("INSERT INTO site (id, name) VALUES ('s1', 'one')")
+    #expect(try await a.sync().error == nil)
+    await a.close()
+    let b = try fleet.device("b")
+    try copyDatabase(a.path, to: b.path)
+    try await fleet.backup("night")
+    try await b.write("UPDATE site SET name = 'lost of b' WHERE id = 's1'")
+    #expect(try await b.sync().error == nil)
+    try await b.write("UPDATE site SET name = 'of b' WHERE id = 's1'")
+    try await fleet.restore("night")
+    try await a.write("UPDATE site SET name = 'of a' WHERE id = 's1'")
+    #expect(try await a.sync().error == nil)
+    let report = try await b.sync()
+    #expect(report.error == nil && report.recovery?.reason == .serverRestored)
+    for device in [b, a, b] { #expect(try await device.sync().error == nil) }
+    #expect(try await a.open().status().state.remoteID != b.open().status().state.remoteID)
+    let kept = try fleet.serverConnection().rows("SELECT * FROM salvor_conflict").description
+    let here = try fleet.serverRows("site").map { $0[1] }
+    #expect(here == [policy == "client-wins" ? "of b" : "of a"])
+    #expect(kept.contains(policy == "client-wins" ? "of a" : "of b"), "\(kept)")
+    try fleet.expectEqual(["site"], [a, b])
+  }
+
   // MARK: - Manual
 
   @Test("server-replaced is manual: a copy, a token, no sync until recover is called; then the strategy chosen runs")

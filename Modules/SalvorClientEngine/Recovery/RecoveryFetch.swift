@@ -106,11 +106,12 @@ struct RecoveryFetch {
     // What has been subscribed to since is brought by the next sync: here both sides mean the same rows.
     let had = Dictionary(status.state.groups.filter(\.isSynchronized).map { ($0.name, $0.subscriptions) }) { $1 }
     let wanted = try await questions.configuration.resolvedSubscriptions().subscriptions
+    let schema = Schema(tables: tables)
     let states = try await questions.download(
       starts.map { start in
         GroupState(
           name: start.name, cursor: start.commit ?? facts.head, scopeDigest: facts.scopes[start.name],
-          subscriptions: had[start.name] ?? wanted)
+          subscriptions: had[start.name] ?? schema.subscriptions(ofNewGroup: start.name, beside: had) ?? wanted)
       }, sink
     ).groups
     return (starts, states)

@@ -124,8 +124,12 @@ struct RecoveryRun {
     -> (Incident, SyncConfig?)
   {
     let status = try await store.status()
-    let (facts, config) = try await exchange.facts(status, try await store.history())
-    return (Incident(reason: reason, message: message, facts: facts, status: status), config)
+    let history = try await store.history()
+    let (facts, config) = try await exchange.facts(status, history)
+    var incident = Incident(reason: reason, message: message, facts: facts, status: status)
+    let own = history.olderSequences + [status.state.previous, status.state.current].compactMap { $0 }
+    incident.isRemoteIDTaken = facts.stored.map { !own.contains($0) } ?? false
+    return (incident, config)
   }
 
   private mutating func incident(_ reason: RecoveryReason, _ message: String) async throws -> (Incident, SyncConfig?) {
@@ -420,7 +424,7 @@ struct RecoveryRun {
     _ requests: RecoveryOrder.Requests, _ rebuild: RecoveryOrder.Rebuild, _ incident: Incident, _ starts: [GroupStart],
     _ groups: [GroupState], _ journal: RecoveryJournal, _ config: SyncConfig?
   ) -> RecoveryOrder {
-    let isNewRemote = rebuild != .nothing || incident.reason == .clientRewound
+    let isNewRemote = rebuild != .nothing || incident.reason == .clientRewound || incident.isRemoteIDTaken
     var order = RecoveryOrder(
       id: journal.id, reason: incident.reason, strategy: journal.strategy, requests: requests, rebuild: rebuild,
       absence: RecoveryFetch.absence(incident), starts: starts, groups: groups,

@@ -146,26 +146,17 @@ struct SyncSession {
       return
     }
     do {
-      do {
-        try await exchange(session, groups: groups)
-      } catch let error as SalvorError where error.needsAdoption {
-        try await adoptFirst(session)
-        await store.endSession()
-        session = try await beginSession(groups)
-        try await exchange(session, groups: groups)
-      }
+      try await exchangeAdopting(&session, groups)
       if !offered.isEmpty {
         try await fetchSnapshots(offered)
         offered = []
-        await store.endSession()
-        session = try await beginSession(groups)
-        try await exchange(session, groups: groups)
+        try await beginAgain(&session, groups)
+        try await exchangeAdopting(&session, groups)
       }
       if offersComeFirst {
         offersComeFirst = false
-        await store.endSession()
-        session = try await beginSession(groups)
-        try await exchange(session, groups: groups)
+        try await beginAgain(&session, groups)
+        try await exchangeAdopting(&session, groups)
       }
       if session.state.recoveryRequired != nil { try await store.setRecoveryRequired(nil, message: "") }
     } catch let error as SalvorError where error.code == .inconsistentDownload || error.code == .blobGone {
@@ -198,6 +189,22 @@ struct SyncSession {
   }
 
   // MARK: - The exchange
+
+  private mutating func beginAgain(_ session: inout ClientSession, _ groups: Set<String>?) async throws {
+    await store.endSession()
+    session = try await beginSession(groups)
+  }
+
+  /// Any of a session's exchanges may be the first that has something to upload, which the server takes in its present schema alone.
+  private mutating func exchangeAdopting(_ session: inout ClientSession, _ groups: Set<String>?) async throws {
+    do {
+      try await exchange(session, groups: groups)
+    } catch let error as SalvorError where error.needsAdoption {
+      try await adoptFirst(session)
+      try await beginAgain(&session, groups)
+      try await exchange(session, groups: groups)
+    }
+  }
 
   private mutating func exchange(_ session: ClientSession, groups: Set<String>?) async throws {
     let subscriptions = try await resolvedSubscriptions()

@@ -3,8 +3,8 @@ import SalvorStorage
 import SalvorWire
 
 /// The scopes in which a device's rows are compared and counted, by group: what each group's cursor was made with, so that
-/// both sides mean the same rows; for a group that was never synchronized, what it is to be. What has been subscribed to
-/// since comes with the download, as the difference of the two.
+/// both sides mean the same rows; for a group that was never synchronized, what it is to be, or in a recovery what a group
+/// that references it was made with. What has been subscribed to since comes with the download, as the difference of the two.
 final class GroupScopes: Sendable {
   private let schema: Schema
   let subscriptions: [String: ResolvedSubscriptions]
@@ -16,12 +16,14 @@ final class GroupScopes: Sendable {
   }
 
   /// - Parameter message: with the names of `schema` (`BeginMessage.following`).
-  convenience init(_ message: BeginMessage, in schema: Schema) {
-    let all = message.groups.map {
-      ($0.name, $0.cursor == nil ? message.subscriptions ?? $0.subscriptions : $0.subscriptions)
+  convenience init(_ message: BeginMessage, in schema: Schema, recovers: Bool = false) {
+    let synchronized = message.groups.filter { $0.cursor != nil }.map { ($0.name, $0.subscriptions) }
+    let had = Dictionary(synchronized) { first, _ in first }
+    let new = (message.groups.map { ($0.name, $0.subscriptions) } + schema.groups.map { ($0.name, .init()) }).map {
+      let beside = recovers ? schema.subscriptions(ofNewGroup: $0.0, beside: had) : nil
+      return ($0.0, beside ?? message.subscriptions ?? $0.1)
     }
-    let new = schema.groups.map { ($0.name, message.subscriptions ?? ResolvedSubscriptions()) }
-    self.init(Dictionary(all + new) { first, _ in first }, in: schema)
+    self.init(Dictionary(synchronized + new) { first, _ in first }, in: schema)
   }
 
   func scope(ofGroup group: String, for principal: Principal) -> ReadScope {

@@ -83,7 +83,7 @@ extension ServerEngine {
 
   private func open(_ message: BeginMessage, _ principal: Principal) async throws -> RecoveryTable.Recovery {
     let remote = message.remote
-    let scopes = GroupScopes(message, in: configuration.schema)
+    let scopes = GroupScopes(message, in: configuration.schema, recovers: true)
     switch try await recoveries.open(remote, principal: principal.name, scopes: scopes) {
     case .open(let recovery, _): return recovery
     case .comeBack(let delay, let isFirst):

@@ -126,15 +126,24 @@ struct BeforeImages {
   private func prove() throws {
     let index = try LogIndex(context)
     for table in context.catalog.tables {
-      try index.eachRow(of: table) { _ = try index.timeline(table, $0) }
+      do {
+        try index.eachRow(of: table) { _ = try index.timeline(table, $0) }
+      } catch let error as SalvorError where error.code == .storageCorrupt {
+        throw unfit(
+          "changes of \(table.name) would not fit their rows, as after a schema that dropped or renamed something")
+      }
     }
     let check = try connection.scalar("PRAGMA integrity_check(1)")?.string
     let broken = try connection.rows("PRAGMA foreign_key_check").first?[0].string
     guard check == "ok", broken == nil else {
-      throw SalvorError(
-        .storage,
-        "The before-images do not fit what was written since\(broken.map { ": rows of \($0) would reference rows that are not there" } ?? ""). Nothing was changed. Restore a copy instead."
-      )
+      throw unfit(broken.map { "rows of \($0) would reference rows that are not there" } ?? "the file would be damaged")
     }
+  }
+
+  private func unfit(_ what: String) -> SalvorError {
+    SalvorError(
+      .cannotStand,
+      "The before-images do not fit what was written since: \(what). Nothing was changed. Sync first, or restore a copy instead."
+    )
   }
 }
