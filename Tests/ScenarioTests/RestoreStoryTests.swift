@@ -78,7 +78,9 @@ struct RestoreStoryTests {
     let seats = try fleet.serverRows("site").first { $0[0] == "s0" }?[3]
     // Decision 158: the new database knows nothing of the one queue, and the clone's change is merged as its own.
     #expect(seats == 1)
-    #expect(merged.map(\.counts.merged) == [1, 0])
+    #expect(merged.map(\.counts.merged) == [1, 1])
+    // Decision 180: the second one leaves the remote ID to the first, which is not taken for a copy of it.
+    #expect(try await a.open().recoveries(limit: 5).count == 1)
     let lines = try await b.open().recoveryItems(try #require(merged.first).id, after: 0, limit: 10)
     #expect(lines.filter { $0.fate == .merged }.map(\.key) == [["s0"]])
   }

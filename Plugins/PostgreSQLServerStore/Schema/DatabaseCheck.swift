@@ -124,12 +124,22 @@
       ).map { ($0[0].string ?? "", $0[1].integer == 1) }
     }
 
+    /// `INSERT … ON CONFLICT` is refused where the table has a unique key or an exclusion that may be proved later.
+    func defersKeys(_ table: String) throws -> Bool {
+      try holds(
+        """
+        SELECT EXISTS (SELECT 1 FROM pg_index WHERE indrelid = to_regclass(?1) AND NOT indimmediate
+          AND (indisunique OR indisexclusion))
+        """, name(table))
+    }
+
     /// The synchronized tables whose triggers somebody has dropped, disabled or altered: what was written meanwhile is in no entry
-    /// of the log.
+    /// of the log. And those whose keys are proved at another moment now.
     func uncaptured(_ tables: [ServerTable], capturesReplicas: Bool) throws -> [String] {
       try tables.filter { table in
         let eachRow = try needsRowTriggers(table.name, capturesReplicas: capturesReplicas)
         return try capture(table.name, table.number, eachRow: eachRow) != .whole
+          || defersKeys(table.name) != table.defersKeys
       }.map(\.name)
     }
 

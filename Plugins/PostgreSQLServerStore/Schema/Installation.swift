@@ -467,10 +467,11 @@
             + "ON CONFLICT (t) DO UPDATE SET generation = ?3, columns = ?4, grouping = ?5",
           .integer(number), .text(table.name), .integer(generation),
           .text(JSONValue.array(columns.map(JSONValue.string)).text), .text(table.group))
-        let made = ServerTable(
+        var made = ServerTable(
           table, schema: schema, number: number, generation: generation, uniqueIndexes: facts.sharedIndexes,
           columnNumbers: try columnNumbers(of: table, number), dialect: connection.dialect,
           types: table.travelling.map { facts.column($0.name)?.type ?? "text" })
+        made.defersKeys = try DatabaseCheck(connection).defersKeys(table.name)
         tables.append(made)
         try indexLookups(of: made)
       }
@@ -583,7 +584,7 @@
     /// writers wait for, and that waits for every open transaction of theirs, even where nothing is to be made.
     private func once(_ part: String, _ statements: [String], isThere: Bool = true) throws {
       let wanted = digest(Array(statements.joined(separator: "\n").utf8))
-      // A later release serves the same database: what it made for this schema is right for both.
+      // What a later release made for this schema is right for both.
       if isThere, isLater, part != "width" { return }
       if isThere,
         try connection.scalar("SELECT value FROM salvor_server WHERE key = ?1", .text(part))?.string == wanted

@@ -80,7 +80,7 @@ struct SetWriter {
     let slots = now.indices.map { "?\($0 + 1)" }.joined(separator: ", ")
     let insert = "INSERT INTO \(table.sql) (\(table.columnList())) VALUES (\(slots))"
     // Where the unique value is that of a row which came meanwhile, the database says so: all is begun anew, and sees it.
-    let free = catalog.dialect.insertingFree(insert)
+    let free = table.insertingFree(insert)
     if free != insert {
       try connection.run(free, now)
       if connection.changes > 0 { return }

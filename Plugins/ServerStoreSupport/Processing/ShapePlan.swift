@@ -250,7 +250,7 @@ private struct TextOfShape {
       if let rows { sql += " FROM \(rows)" }
       if let filter { sql += " WHERE " + filter.sql { typed(names.firstIndex(of: $0) ?? 0) } }
       if rows != nil { sql += " ORDER BY rows.place" }
-      sql = catalog.dialect.insertingFree(sql)
+      sql = table.insertingFree(sql)
     case .update:
       let sets = names.enumerated().map { "\(quoted($1)) = \(value($0))" }
       sql = "UPDATE \(table.sql) AS x SET \(sets.joined(separator: ", "))\(rows.map { " FROM \($0)" } ?? "") WHERE "

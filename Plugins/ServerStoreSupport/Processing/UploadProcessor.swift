@@ -114,9 +114,7 @@ package final class UploadProcessor {
       rows, upload,
       foreign: try ForeignChanges(connection, catalog, besides: upload.remote, last: last), heals, last: last, now: now)
     settled = SettledRequests(connection, upload.remote, now: now)
-    tally = Tally(
-      EchoAccount(connection, catalog, last: last),
-      notesOffers: try !waitingBook.isEmpty())
+    tally = Tally(EchoAccount(connection, catalog, last: last), notesOffers: try !waitingBook.isEmpty())
   }
 
   /// Call it for each chunk in order, then `finish`.
@@ -146,9 +144,8 @@ package final class UploadProcessor {
     let results = UploadResults(
       commit: commit, acceptedRequests: tally.accepted, conflicts: tally.conflicts,
       refused: try ServerRows(rows, upload.principal).joined(to: tally.refusals, at: tally.refusedPlaces),
-      healed: tally.offers.healed,
-      superseded: tally.offers.superseded,
-      waiting: tally.waitingRanges, kept: tally.keptCounters)
+      healed: tally.offers.healed, superseded: tally.offers.superseded, waiting: tally.waitingRanges,
+      kept: tally.keptCounters)
     try settled.write(tally.refusedRequests)
     try writeBooks(0)
     try restores.count(tally.offers, of: offeredVersion, by: upload.remote, catalog)

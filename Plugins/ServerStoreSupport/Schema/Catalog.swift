@@ -191,6 +191,11 @@ package struct ServerTable: Sendable {
   package let types: [String]
   /// The row with the key `?1`, …, as `x`: a statement that a condition may follow.
   let rowByKey: String
+  /// It has a unique value that may be proved later than its statement: the database says of none that it is free.
+  package var defersKeys = false
+
+  /// An `INSERT` into it that does nothing where a unique value is another row's already, if the database can say so.
+  func insertingFree(_ insert: String) -> String { defersKeys ? insert : dialect.insertingFree(insert) }
 
   /// - Parameter columnNumbers: of its columns, by their oldest names.
   package init(
