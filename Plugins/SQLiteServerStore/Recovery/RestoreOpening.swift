@@ -15,14 +15,15 @@ struct RestoreOpening {
   ///   - remembered: what the file beside it says.
   func begin(inPlaceOf before: SQLiteConnection, _ remembered: SideFile.Content?, now: Int64) throws {
     let (here, there) = (try CommitLog.state(connection).head, try CommitLog.state(before).head)
-    guard there.number > 0 else { return }
     let parting = try self.parting(here, before, there)
-    guard let incarnation = try incarnation(of: there, in: before) else { return }
+    let last = try incarnation(of: there, in: before)
     try connection.transaction(.immediate) {
       try connection.execute(RestoreBook.tables + HealBook.tables)
       try takeOrder(of: before, now)
       try takeRestores(of: before)
       try takePace(of: before)
+      // Where it has made no commit nothing of it is lost.
+      guard let incarnation = last else { return }
       let isEnd = remembered?.commit == there && remembered?.incarnation == incarnation
       let id = try RestoreBook(connection: connection).open(
         parting, incarnation, last: there.number, isEnd ? .end : .asked, now: now)
