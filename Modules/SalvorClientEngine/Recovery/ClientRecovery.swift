@@ -349,7 +349,7 @@ extension SalvorClient {
 }
 
 extension SalvorError {
-  /// A session, an upload or a recovery has ended at the server under way: it is begun anew.
+  /// A session, an upload or a recovery has ended at the server under way: it begins again.
   var isOfWhatEnded: Bool { code == .sessionUnknown || code == .chunkMissing }
 }
 

@@ -41,6 +41,7 @@ extension SyncSession {
 
   /// After a download that might have begun from it.
   mutating func noteSeed(_ applied: ApplyReport) {
+    defer { seed = nil }
     guard let seed, applied.snapshots == 0 else { return }
     passOverSeed(
       "The server cannot go on from its rows of \(seed.group): it is another server, or has other tables, or this device sees other rows, or the file is older than what the server remembers of deletes. The group comes by rows."
