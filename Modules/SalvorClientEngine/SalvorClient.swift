@@ -325,6 +325,7 @@ public actor SalvorClient {
   func attempt(
     groups: Set<String>?, progress: @escaping @Sendable (SyncProgress) -> Void, report: inout SyncReport
   ) async throws {
+    var groups = groups
     var attempt = 1
     var rounds = Rounds()
     var hasDiscarded = false
@@ -359,6 +360,11 @@ public actor SalvorClient {
         if session.hasMadeProgress { attempt = 1 }
         report = session.report
         if session.isArchiveTouched { await nameArchived(&report) }
+        if let needed = error as? GroupsNeeded, let asked = groups, !needed.groups.isSubset(of: asked) {
+          groups = asked.union(needed.groups)
+          rounds.onlyUploads = false
+          continue
+        }
         let error = asSalvorError(error)
         if error.code == .historyParted, recoveries < recoveriesMax {
           guard try await rewind(progress, &report) else { return }

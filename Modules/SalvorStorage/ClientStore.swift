@@ -59,7 +59,7 @@ public protocol ClientStore: RequestKeeping, ClientBlobs {
 
   /// Applies everything staged in one transaction and moves the cursors: bases change, touched rows are made anew, what
   /// cannot stand is displaced, references are proved. Nothing staged: only the cursors move, and nothing is written
-  /// where they are the same.
+  /// where they are the same. Throws `GroupsNeeded` where rows of another group hang on a row that goes: both come in one download.
   func apply(_ end: DownloadEnd) async throws -> ApplyReport
 
   /// Takes the server's SyncConfig: tables and columns that are new are made; a destructive difference throws

@@ -22,5 +22,6 @@ enum {
   cpq_schema = PG_DIAG_SCHEMA_NAME,
   cpq_table = PG_DIAG_TABLE_NAME,
   cpq_column = PG_DIAG_COLUMN_NAME,
-  cpq_constraint = PG_DIAG_CONSTRAINT_NAME
+  cpq_constraint = PG_DIAG_CONSTRAINT_NAME,
+  cpq_context = PG_DIAG_CONTEXT
 };

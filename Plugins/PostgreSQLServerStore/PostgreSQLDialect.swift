@@ -51,6 +51,9 @@
       if case .blob(let bytes) = value { .text(hexadecimal(bytes)) } else { value }
     }
     func excludes(_ value: PayloadReader.Item, _ type: String) -> Bool { PostgreSQLType.excludes(value, type) }
+    /// A column that is `GENERATED ALWAYS AS IDENTITY` takes a device's value, too.
+    var overriding: String { "OVERRIDING SYSTEM VALUE " }
+
     func insertingFree(_ insert: String) -> String { "\(insert) ON CONFLICT DO NOTHING" }
 
     func rows(_ types: [String]) -> String? {

@@ -28,6 +28,8 @@ package protocol Dialect: Sendable {
   func untyped(_ value: Value) -> Value
   /// No value of a column of this type, whatever it is compared with or put into; false: it may be one.
   func excludes(_ value: PayloadReader.Item, _ type: String) -> Bool
+  /// Between the columns of an `INSERT` and its values: what it gives stands, whatever the database would have given.
+  var overriding: String { get }
   /// An `INSERT` that does nothing where a unique value is another row's already, if the database can say so.
   func insertingFree(_ insert: String) -> String
   /// Rows that a statement is given, one array for each column, as what follows `FROM`: `rows`, with the columns `c0`, … and `place`
@@ -65,6 +67,7 @@ extension Dialect {
   package func parameter(_ slot: String, _ type: String) -> String { slot }
   package func untyped(_ value: Value) -> Value { value }
   package func excludes(_ value: PayloadReader.Item, _ type: String) -> Bool { false }
+  package var overriding: String { "" }
   package func insertingFree(_ insert: String) -> String { insert }
   package func rows(_ types: [String]) -> String? { nil }
   package func rowValue(_ place: Int, _ type: String) -> String { "rows.c\(place)" }

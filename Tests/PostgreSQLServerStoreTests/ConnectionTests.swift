@@ -72,7 +72,12 @@
           p bigint REFERENCES parent (id), e int4range, EXCLUDE USING gist (e WITH &&));
         INSERT INTO f VALUES (1, 'secret-value', 1, 'x', 'abc', NULL, '[1,5)');
         CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN
-          IF NEW.n = 'refuse' THEN RAISE EXCEPTION 'the house is full'; END IF; RETURN NEW; END$$;
+          IF NEW.n = 'refuse' THEN RAISE EXCEPTION 'the house is full'; END IF;
+          IF NEW.n = 'denied' THEN RAISE EXCEPTION 'not yours' USING ERRCODE = 'insufficient_privilege'; END IF;
+          IF NEW.n = 'own' THEN RAISE EXCEPTION 'closed' USING ERRCODE = 'AB001'; END IF;
+          IF NEW.n = 'assert' THEN ASSERT false, 'asserted'; END IF;
+          IF NEW.n = 'strict' THEN SELECT 'x' INTO STRICT NEW.n WHERE false; END IF;
+          RETURN NEW; END$$;
         CREATE TRIGGER refuse BEFORE INSERT ON f FOR EACH ROW EXECUTE FUNCTION refuse();
         """)
       let cases: [(String, StoreFailure)] = [
@@ -81,6 +86,9 @@
         ("(2, 'secret-value2', 1, NULL, 'a', NULL, NULL)", .notNull), ("(2, 'a', 1, 'x', 'a', 9, NULL)", .foreignKey),
         ("(2, 'a', 1, 'x', 'a', NULL, '[2,3)')", .constraint), ("(2, 'a', 1, 'refuse', 'a', NULL, NULL)", .trigger),
         ("(2, 'a', 1, 'x', 'secret-value', NULL, NULL)", .value),
+        ("(2, 'a', 1, 'denied', 'a', NULL, NULL)", .trigger), ("(2, 'a', 1, 'own', 'a', NULL, NULL)", .trigger),
+        ("(2, 'a', 1, 'assert', 'a', NULL, NULL)", .trigger), ("(2, 'a', 1, 'strict', 'a', NULL, NULL)", .trigger),
+        ("(2, (SELECT string_agg(md5(g::text), '') FROM generate_series(1, 300) g), 1, 'x', 'a', NULL, NULL)", .value),
       ]
       for (row, failure) in cases {
         let error = try #require(throws: SalvorError.self) { try connection.run("INSERT INTO f VALUES \(row)") }

@@ -24,12 +24,12 @@
     var tables: [ServerTable] { catalog.tables }
     var logWidth: Int { Catalog.logWidth(of: tables) }
 
-    init(capturesReplicas: Bool = false, in cluster: PrivateCluster? = nil) throws {
+    init(capturesReplicas: Bool = false, in cluster: PrivateCluster? = nil, bodies: String = "text") throws {
       settings = try #require(cluster ?? PrivateCluster.shared).database()
       let connection = try PostgreSQLConnection(settings)
       try connection.execute(
         """
-        CREATE TABLE public.note (id text COLLATE "C" PRIMARY KEY, body text, owner text, local_only text);
+        CREATE TABLE public.note (id text COLLATE "C" PRIMARY KEY, body \(bodies), owner text, local_only text);
         CREATE TABLE public.line (note text COLLATE "C" REFERENCES public.note (id) ON DELETE CASCADE ON UPDATE CASCADE,
           number bigint, extra json, PRIMARY KEY (note, number))
         """)

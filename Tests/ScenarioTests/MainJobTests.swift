@@ -190,6 +190,75 @@ struct MainJobTests {
     try fleet.expectEqual(["site", "visit"], [a])
   }
 
+  @Test(
+    "A parent that the server deleted, in a sync of its group alone: the rows below its children stay (semantics 2, 11.5)",
+    arguments: ["DELETE FROM site", "UPDATE visit SET site_id = 's2'; DELETE FROM site WHERE id = 's1'"], [false, true])
+  func belowChildrenElsewhere(change: String, waits: Bool) async throws {
+    let fleet = try Fleet(
+      schema: """
+        {
+          version: 1, groups: { places: {}, work: {} },
+          tables: {
+            site: { group: "places", primaryKey: "id", columns: { id: "text" } },
+            visit: { group: "work", primaryKey: "id", columns: { id: "text", site_id: "text?", note: "text?" },
+                     references: { site_id: { table: "site", onDelete: "set null" } } },
+            item: { group: "work", primaryKey: "id", columns: { id: "text", visit_id: "text", note: "text?" },
+                    references: { visit_id: "visit" } },
+          },
+        }
+        """)
+    try await fleet.start()
+    try fleet.serverConnection().execute(
+      """
+      INSERT INTO site VALUES ('s1'), ('s2'); INSERT INTO visit (id, site_id) VALUES ('v1', 's1'), ('v2', 's2');
+      INSERT INTO item (id, visit_id) VALUES ('i1', 'v1'), ('i2', 'v2')
+      """)
+    let a = try fleet.device("a")
+    #expect(try await a.sync().error == nil)
+    if waits { try await a.write("UPDATE visit SET note = 'mine'", "UPDATE item SET note = 'mine'") }
+    try fleet.serverConnection().execute("PRAGMA foreign_keys = ON; " + change)
+    #expect(try await a.sync(["places"]).error == nil)
+    #expect(try a.rows("site") == fleet.serverRows("site"))
+    #expect(try a.rows("visit", order: "id").map { $0[1] } == fleet.serverRows("visit", order: "id").map { $0[1] })
+    #expect(try a.rows("item").count == 2)
+    #expect(try await a.sync().error == nil)
+    #expect(try await a.open().status().inError == 0)
+    try fleet.expectEqual(["site", "visit", "item"], [a])
+  }
+
+  @Test(
+    "A trigger of the application's on the device that takes a statement's place (RAISE(IGNORE)) keeps no row of the server's back (semantics 2, 11.4)",
+    arguments: [false, true])
+  func triggerInTheStatementsPlace(waits: Bool) async throws {
+    let fleet = try await fleet()
+    let a = try fleet.device("a")
+    #expect(try await a.sync().error == nil)
+    if waits { try await a.write("UPDATE site SET seats = 7") }
+    try await a.write(
+      """
+      CREATE TRIGGER keep BEFORE DELETE ON site BEGIN SELECT RAISE(IGNORE); END;
+      CREATE TRIGGER frozen BEFORE UPDATE OF name ON site BEGIN SELECT RAISE(IGNORE); END;
+      CREATE TRIGGER unwanted BEFORE INSERT ON site WHEN NEW.name = 'unwanted' BEGIN SELECT RAISE(IGNORE); END
+      """)
+    try fleet.serverConnection().execute(
+      """
+      PRAGMA foreign_keys = ON; UPDATE site SET name = 'theirs'; DELETE FROM site WHERE id = 's2';
+      INSERT INTO site (id, name) VALUES ('new', 'unwanted')
+      """)
+    #expect(try await a.sync().error == nil)
+    _ = try await a.open().remove(.archive(nil))
+    #expect(try await a.sync().error == nil)
+    try fleet.expectEqual(tables, [a])
+    try await a.write(
+      "CREATE TRIGGER back BEFORE UPDATE ON site BEGIN SELECT RAISE(ROLLBACK, 'not here'); END")
+    try fleet.serverConnection().execute("UPDATE site SET city = 'x'")
+    let error = try #require(await a.sync().error)
+    #expect(error.message.contains("not here") && error.message.contains("RAISE(ABORT"), "\(error.message)")
+    try await a.write("DROP TRIGGER back")
+    #expect(try await a.sync().error == nil)
+    try fleet.expectEqual(tables, [a])
+  }
+
   @Test("what the application's triggers write while Salvor writes rows is undone (semantics 2)")
   func triggersUndone() async throws {
     for withdraws in [true, false] {

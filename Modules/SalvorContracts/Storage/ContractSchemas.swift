@@ -263,6 +263,20 @@ enum ContractSchemas {
         references: [Reference(column: "a_id", table: "a")]),
     ])
 
+  /// Two groups; of the second, rows that reference the first, and rows below them.
+  static let groupsBelow = Schema(
+    groups: [Schema.Group(name: "first"), Schema.Group(name: "second")],
+    tables: [
+      Table("a", group: "first", primaryKey: ["id"], columns: [Column("id", .text)]),
+      Table(
+        "b", group: "second", primaryKey: ["id"],
+        columns: [Column("id", .text), Column("a_id", .text, nullable: true)],
+        references: [Reference(column: "a_id", table: "a", onDelete: .setNull)]),
+      Table(
+        "c", group: "second", primaryKey: ["id"], columns: [Column("id", .text), Column("b_id", .text)],
+        references: [Reference(column: "b_id", table: "b")]),
+    ])
+
   /// Values that a careless store bends: big integers, text that is not UTF-8, NUL, empty and NULL.
   static let hardRows: [Row] = [
     [

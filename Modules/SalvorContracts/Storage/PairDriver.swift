@@ -171,6 +171,12 @@ struct PairDriver: Sendable {
           try await client.discardStaged()
           outcome.pages = []
           try await download(client, server, remote, principal, groups, cut, false, &outcome)
+        } catch let needed as GroupsNeeded {
+          let asked = try expectSome(groups, "groups that were asked for")
+          try expect(!needed.groups.isSubset(of: asked), "what is needed was not asked for")
+          outcome.pages = []
+          try await download(
+            client, server, remote, principal, asked.union(needed.groups), cut, takesParts, &outcome)
         }
         return
       }

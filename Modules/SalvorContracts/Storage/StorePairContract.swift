@@ -190,8 +190,8 @@ public enum StorePairContract {
       try await bench.expectConverged(1)
     },
     on(
-      ContractSchemas.groups, "a parent that goes with one group takes along the children of a group synced later",
-      rule: "semantics 1, 11.5"
+      ContractSchemas.groups, "a parent that goes with one group brings the group of its children along",
+      rule: "semantics 1, 2, 4, 11.5"
     ) { bench in
       try await bench.server.write(
         .insert("a", ["id": "a1"]), .insert("a", ["id": "a2"]), .insert("b", ["id": "b1", "a_id": "a1"]),
@@ -201,8 +201,25 @@ public enum StorePairContract {
         .delete("b", ["b1"]), .update("b", ["b2"], ["a_id": "a2"]), .delete("a", ["a1"]))
       try await bench.sync(0, groups: ["first"])
       try expectEqual(try await bench.clients[0].store.rows(of: "a"), [["a2", .null]], "the parents")
-      try expectEqual(try await bench.clients[0].store.rows(of: "b"), [], "the children, until their group is synced")
+      try expectEqual(try await bench.clients[0].store.rows(of: "b"), [["b2", "a2", .null]], "the children")
       try await bench.expectConverged(0)
+    },
+    on(
+      ContractSchemas.groupsBelow, "a parent that goes with one group: rows below its children stay",
+      rule: "semantics 1, 2, 4, 11.5"
+    ) { bench in
+      try await bench.server.write(
+        .insert("a", ["id": "a1"]), .insert("a", ["id": "a2"]), .insert("b", ["id": "b1", "a_id": "a1"]),
+        .insert("b", ["id": "b2", "a_id": "a1"]), .insert("c", ["id": "c1", "b_id": "b1"]),
+        .insert("c", ["id": "c2", "b_id": "b2"]))
+      try await bench.sync(0)
+      try await bench.write(0, .update("c", ["c2"], ["b_id": "b1"]))
+      try await bench.server.write(
+        .update("b", ["b1"], ["a_id": .null]), .update("b", ["b2"], ["a_id": "a2"]), .delete("a", ["a1"]))
+      try await bench.sync(0, groups: ["first"])
+      try expectEqual(try await bench.clients[0].store.rows(of: "b"), [["b1", .null], ["b2", "a2"]], "the children")
+      try expectEqual(try await bench.clients[0].store.rows(of: "c"), [["c1", "b1"], ["c2", "b1"]], "the rows below")
+      for index in [0, 1] { try await bench.expectConverged(index) }
     },
     on(ContractSchemas.notes(), "a change made between upload and download", rule: "semantics 2") { bench in
       try await bench.server.write(.insert("note", ["id": "n1", "title": "a", "body": "x"]))

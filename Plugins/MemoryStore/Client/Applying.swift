@@ -204,9 +204,11 @@ extension ClientContent {
   }
 
   /// A row of a group that is not in this download, and that references a row which this download took: the server does
-  /// not have it any more as it was. What became of it comes with its own group's next download. Nor does it say so of a row
-  /// that no subscription covers.
-  mutating func dropStaleChildren(_ constraints: Constraints, downloaded groups: Set<String>) {
+  /// not have it any more as it was. What became of it, and of the rows below, its own group's download says: the two are
+  /// applied together. A group that was never synchronized comes whole, and a recovery compares what is synchronized: there it is
+  /// not there until then. Nor does the server say what became of a row that no subscription covers.
+  mutating func dropStaleChildren(_ constraints: Constraints, downloaded groups: Set<String>, isRecovery: Bool) throws {
+    var needed: Set<String> = []
     var dropped = true
     while dropped {
       dropped = false
@@ -214,11 +216,16 @@ extension ClientContent {
         guard let table = schema.table(name.table), bases[name] != nil,
           !groups.contains(table.group) || leaving[name] != nil
         else { continue }
+        if !isRecovery, !groups.contains(table.group), self.groups[table.group]?.cursor != nil {
+          needed.insert(table.group)
+          continue
+        }
         leaving[name] = nil
         bases[name] = nil
         dropped = true
       }
     }
+    if !needed.isEmpty { throw GroupsNeeded(needed) }
   }
 
   private static func unknownTable() -> SalvorError {

@@ -260,7 +260,7 @@ public actor MemoryClientStore: ClientStore {
     report.snapshots = Int64(taken.count)
     state.remember(arrivals, cameWhole: state.groups(of: arrivals.full), as: end.groups)
     state.rememberCompared(arrivals, as: end.groups)
-    state.dropStaleChildren(try constraints(state), downloaded: Set(end.groups.map(\.name)))
+    try state.dropStaleChildren(try constraints(state), downloaded: Set(end.groups.map(\.name)), isRecovery: false)
     state.staged = []
     state.blobs = [:]
     state.stagedDownload = nil

@@ -46,7 +46,7 @@ struct ClientRecovery {
     leaveOutUnasked(&arrivals)
     let keepsRequests = order.rebuild == .nothing && order.requests == .keep
     _ = content.takeBases(arrivals, keepsDropped: keepsRequests, leftToo: true)
-    content.dropStaleChildren(constraints, downloaded: Set(order.groups.map(\.name)))
+    try content.dropStaleChildren(constraints, downloaded: Set(order.groups.map(\.name)), isRecovery: true)
     judgeRows(arrivals)
     rememberLost()
     cut(arrivals)

@@ -294,7 +294,8 @@
     }
 
     package func failure(_ error: SalvorError) -> StoreFailure? {
-      error.sqlState.flatMap { StoreFailure(sqlState: $0) }
+      guard error.fullIndex == nil else { return nil }
+      return error.sqlState.flatMap { StoreFailure(sqlState: $0, isRaised: error.context["raised"] != nil) }
     }
   }
 

@@ -13,6 +13,9 @@
       let (code, advice) = classification(state)
       var context = ["sqlstate": state, "detail": detail]
       if let sql { context["sql"] = sql }
+      if state.hasPrefix("54") { context["index"] = field(Int32(cpq_constraint)) }
+      // PostgreSQL names the line of the function: what its author raised, under whatever state.
+      if let called = field(Int32(cpq_context)), called.contains(" at RAISE") { context["raised"] = "yes" }
       let place = sql.map { " in: \(shortened($0))" } ?? ""
       return SalvorError(
         code, "PostgreSQL: \(detail) (\(state))\(place).\(advice)", context: context,
@@ -49,6 +52,9 @@
 
     /// A prepared statement does not fit a table any more that somebody has altered.
     var isOfAlteredTable: Bool { sqlState == "0A000" || sqlState == "26000" }
+
+    /// An index of Salvor's own cannot hold the key of a row: its name.
+    var fullIndex: String? { context["index"].flatMap { PostgreSQLTables.keyIndexes.keys.contains($0) ? $0 : nil } }
 
     /// The five characters of the SQL standard, where this error came from PostgreSQL.
     var sqlState: String? { context["sqlstate"] }
@@ -100,14 +106,18 @@
 
   extension StoreFailure {
     /// What a state of the SQL standard means for a store; nil: nothing that it knows a way on from.
-    init?(sqlState: String) {
+    ///
+    /// - Parameter isRaised: by a function of the application's.
+    init?(sqlState: String, isRaised: Bool) {
       switch sqlState {
       case "23505": self = .unique
       case "23503": self = .foreignKey
       case "23514": self = .check
       case "23502": self = .notNull
-      // A function of the application's raised it.
-      case "P0001": self = .trigger
+      // An index does not hold the value, or nothing holds it that deep.
+      case "54000", "54001": self = .value
+      // GENERATED ALWAYS.
+      case "428C9": self = .constraint
       case "40001", "40P01": self = .serialization
       case "55P03", "57014": self = .busy
       default:
@@ -115,8 +125,13 @@
           self = .value
           return
         }
-        guard sqlState.hasPrefix("23") else { return nil }
-        self = .constraint
+        if sqlState.hasPrefix("23") {
+          self = .constraint
+          return
+        }
+        // P0: of PL/pgSQL itself, a query that finds no row, an assertion.
+        guard isRaised || sqlState.hasPrefix("P0") else { return nil }
+        self = .trigger
       }
     }
   }

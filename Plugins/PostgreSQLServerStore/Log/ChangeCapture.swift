@@ -226,7 +226,8 @@
       balanced(table.columns.indices.map { differs($0, old, new) })
     }
 
-    /// Types whose equal values are the same bytes; the others are compared by their text: by bytes, whatever the collation.
+    /// Types whose equal values are the same bytes. The others are compared by their bytes, whatever the collation and whatever the
+    /// writer's session does to their text: a trigger's condition has the writer's settings.
     private static let exact: Set<String> = [
       "smallint", "integer", "bigint", "boolean", "bytea", "uuid", "date", "time without time zone",
       "timestamp without time zone", "timestamp with time zone",
@@ -235,7 +236,7 @@
     private func differs(_ place: Int, _ old: String = "OLD", _ new: String = "NEW") -> String {
       let column = quoted(table.columns[place].name)
       if Self.exact.contains(types[place]) { return "\(old).\(column) IS DISTINCT FROM \(new).\(column)" }
-      return "\(old).\(column)::text COLLATE \"C\" IS DISTINCT FROM \(new).\(column)::text COLLATE \"C\""
+      return "pg_catalog.record_image_ne(ROW(\(old).\(column)), ROW(\(new).\(column)))"
     }
   }
 #endif

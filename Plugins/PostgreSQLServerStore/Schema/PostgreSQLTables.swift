@@ -155,11 +155,17 @@
       return add("salvor_inbox", "v", logWidth) + add("salvor_change", "v", logWidth)
         + add("salvor_gone", "v", keyWidth) + add("salvor_proof", "v", keyWidth)
         + add("salvor_gone", "d", scopeWidth) + add("salvor_came", "d", scopeWidth)
-        + [
-          "CREATE INDEX IF NOT EXISTS salvor_change_key ON salvor_change (t, v0)",
-          // An upload asks whether a row has left its sender's scope (`Departures`).
-          "CREATE INDEX IF NOT EXISTS salvor_gone_key ON salvor_gone (t, v0)",
-        ]
+        + keyIndexes.sorted { $0.key < $1.key }.map { "CREATE INDEX IF NOT EXISTS \($0) ON \($1) (t, v0)" }
+    }
+
+    /// The indexes by which rows are looked up in the log, and their tables. Of `salvor_gone` an upload asks whether a row has left its
+    /// sender's scope (`Departures`).
+    static let keyIndexes = ["salvor_change_key": "salvor_change", "salvor_gone_key": "salvor_gone"]
+
+    /// The same for keys of any length, which no index of PostgreSQL's holds that keeps them in order: a key that the application's own
+    /// table just holds may be too long here, as text and beside the table's number.
+    static func holdingLongKeys(_ index: String) -> [String] {
+      ["DROP INDEX \(index)", "CREATE INDEX \(index) ON \(keyIndexes[index] ?? "") USING hash (v0)"]
     }
   }
 #endif

@@ -58,6 +58,10 @@
               drop()
               continue
             }
+            if let index = error.fullIndex {
+              try connection.transaction { try PostgreSQLTables.holdingLongKeys(index).forEach(connection.execute) }
+              continue
+            }
             guard connection.failure(error) == .serialization else { throw error }
             // Others in the way are through by then, more or less.
             usleep(UInt32.random(in: 1000...(4000 << UInt32(min(attempt, 6)))))

@@ -136,9 +136,11 @@ final class DownloadApply: NewBases {
   }
 
   /// A row of a group that is not in this download, and that references a row which this download took: the server does
-  /// not have it any more as it was. What became of it comes with its own group's next download. Nor does it say so of a row
-  /// that no subscription covers.
+  /// not have it any more as it was. What became of it, and of the rows below, its own group's download says: the two are
+  /// applied together. A group that was never synchronized comes whole, and a recovery compares what is synchronized: there it is
+  /// not there until then. Nor does the server say what became of a row that no subscription covers.
   private func dropStaleChildren() throws {
+    var needed: Set<String> = []
     var gone = Dictionary(grouping: stream.bases.filter { $1.row == nil }.keys, by: \.table).mapValues { $0.map(\.key) }
     var again = true
     while again {
@@ -149,9 +151,9 @@ final class DownloadApply: NewBases {
         }
         // Those with requests of their own are still there; without a base none of them stands.
         let parents = gone[parent.number] ?? []
-        let isElsewhere =
-          try !groups.contains(context.group(of: child.number))
-          && (!parents.isEmpty || rows.touched.hasRemoved(parent))
+        let group = context.group(of: child.number)
+        let isElsewhere = try !groups.contains(group) && (!parents.isEmpty || rows.touched.hasRemoved(parent))
+        let comesLater = try isElsewhere && !isRecovery && connection.isSynchronized(group)
         let slots = rule.childColumns.compactMap { name in
           child.columns.firstIndex { $0.name.lowercased() == name.lowercased() }
         }
@@ -167,6 +169,10 @@ final class DownloadApply: NewBases {
           let reference = slots.map { base[$0] }
           if reference.contains(.null) { continue }
           guard try rows.load(parent, reference).timeline.base == nil else { continue }
+          if comesLater {
+            needed.insert(group)
+            break
+          }
           try stream.leaving.forget(child, key)
           try rows.setBase(child, key, nil)
           gone[child.number, default: []].append(key)
@@ -174,6 +180,7 @@ final class DownloadApply: NewBases {
         }
       }
     }
+    if !needed.isEmpty { throw GroupsNeeded(needed) }
   }
 
   private func keys(of child: CapturedTable, _ slots: [Int], thatReference parents: [Key]) throws -> [Key] {

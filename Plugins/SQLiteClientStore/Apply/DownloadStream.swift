@@ -278,7 +278,8 @@ final class DownloadStream {
       count += 1
     }
     guard count == places.count else { throw reader.malformed("a row has too few values") }
-    do { try statement.run() } catch let error as SalvorError where error.isConstraintViolation {
+    do { try statement.write(on: context.connection) } catch let error as SalvorError where error.isConstraintViolation
+    {
       if arrival != nil, error.isStrictRefusal { throw NotAhead() }
       let row = UnsafeBufferPointer(rebasing: bytes[start..<reader.offset])
       if error.isStrictRefusal { return leaveOut(error, target, try key(of: row, target, places)) }
@@ -297,7 +298,9 @@ final class DownloadStream {
     for place in places where try reader.nextElement(&isFirst) {
       try bind(try reader.item(), to: target.upsert, place + 1, row)
     }
-    do { try target.upsert.run() } catch let error as SalvorError where error.isConstraintViolation {
+    do { try target.upsert.write(on: context.connection) } catch let error as SalvorError
+      where error.isConstraintViolation
+    {
       throw WorkingRows.inconsistent(target.table.name, try key(of: row, target, places), error.sqliteDetail)
     }
   }
@@ -379,7 +382,9 @@ final class DownloadStream {
       return
     }
     for (place, slot) in target.slots.enumerated() { try target.upsert.bind(place + 1, row[slot]) }
-    do { try target.upsert.run() } catch let error as SalvorError where error.isConstraintViolation {
+    do { try target.upsert.write(on: context.connection) } catch let error as SalvorError
+      where error.isConstraintViolation
+    {
       if error.isStrictRefusal { leaveOut(error, target, key) } else { try rows.postpone(target.table, key, row) }
     }
   }
@@ -426,7 +431,7 @@ final class DownloadStream {
     }
     if rows.isPostponed(target.table, key) { try rows.postpone(target.table, key, nil) }
     try target.delete.bind(key)
-    try target.delete.run()
+    try target.delete.write(on: context.connection)
     guard context.connection.changes > 0 else { return false }
     try touched.removed(target.table, key)
     return true

@@ -97,9 +97,10 @@ final class RowWriter {
         "SELECT \(kept.joined(separator: ", ")) FROM \(quoted(table.name)) x WHERE \(condition)", persistent: true)
   }
 
-  private func outcome(_ statement: SQLiteStatement) throws -> Outcome {
+  /// - Parameter mayMiss: there may be no row for it.
+  private func outcome(_ statement: SQLiteStatement, mayMiss: Bool = false) throws -> Outcome {
     do {
-      try statement.run()
+      if mayMiss { try statement.run() } else { try statement.write(on: connection) }
       return .written
     } catch let error as SalvorError {
       refusal = error.sqliteDetail
@@ -117,7 +118,7 @@ final class RowWriter {
   func insert(_ row: SlotRow, _ kept: Remains?) throws -> Outcome {
     if let revive {
       try revive.bind(update == nil ? Array(row.prefix(table.keyCount)) : row)
-      let outcome = try outcome(revive)
+      let outcome = try outcome(revive, mayMiss: true)
       if outcome != .written || connection.changes > 0 { return outcome }
     }
     guard let kept else {
@@ -171,7 +172,7 @@ final class RowWriter {
     )
     readMarked.reset()
     try deleteMarked.bind(key)
-    try deleteMarked.run()
+    try deleteMarked.write(on: connection)
     return found
   }
 
@@ -191,7 +192,7 @@ final class RowWriter {
       remains.reset()
     }
     try delete.bind(key)
-    try delete.run()
+    try delete.write(on: connection)
     return kept
   }
 }

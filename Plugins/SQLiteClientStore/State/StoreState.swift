@@ -103,6 +103,11 @@ extension SQLiteConnection {
       group.subscriptions.isEmpty ? .null : .text(group.subscriptions.json.bytes))
   }
 
+  /// The group was downloaded, at least once.
+  func isSynchronized(_ group: String) throws -> Bool {
+    try integer("SELECT 1 FROM salvor_group WHERE name = ?1 AND number IS NOT NULL", .text(group)) != nil
+  }
+
   /// The number of the commit at which the group last came whole; of a file from before this was kept, its cursor's.
   func cameWhole(_ group: String) throws -> Int64 {
     try integer("SELECT coalesce(whole, number) FROM salvor_group WHERE name = ?1", .text(group)) ?? 0

@@ -330,14 +330,15 @@ final class BlockDecision {
   private func write(_ evaluation: SetEvaluation, _ tally: inout Tally) throws -> SetWriter.Broken? {
     let before = evaluation.healings.isEmpty ? 0 : try CommitLog.state(connection).lastSequence
     do {
-      let wasParked = try connection.savepoint("salvor_set") {
+      let written = try connection.savepoint("salvor_set") {
         try connection.deferReferences()
-        let (broken, wasParked) = try writer.write(evaluation.overlay)
-        if let broken { throw broken }
+        let written = try writer.write(evaluation.overlay)
+        if let broken = written.broken { throw broken }
         try connection.checkReferences()
-        return wasParked
+        return written
       }
-      try tally.echo.account(evaluation, isDoubled: wasParked)
+      try tally.echo.account(evaluation, isDoubled: written.wasParked)
+      for row in written.passedOver { tally.echo.feed(row.table, row.key, writer.hash(of: row)) }
       if connection.altersRows { try feedAltered(evaluation, &tally) }
       try heals.write(evaluation.healings, after: before)
       return nil

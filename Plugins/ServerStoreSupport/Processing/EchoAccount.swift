@@ -74,6 +74,16 @@ struct EchoAccount {
     }
   }
 
+  /// A statement has changed no row. True: a trigger of the database's own took its place and wrote something; what that was, and the
+  /// row as it is, the sender is told.
+  mutating func isPassedOver(_ table: Int, _ key: Key, _ hash: UInt64, since before: Int?) throws -> Bool {
+    guard let before, let now = connection.writtenRows, now != before else { return false }
+    noteChange(of: hash)
+    feed(table, key, hash)
+    try compare([:])
+    return true
+  }
+
   /// One statement has changed these rows as they were sent, one change each.
   mutating func account(rows: [UInt64]) {
     for row in rows {

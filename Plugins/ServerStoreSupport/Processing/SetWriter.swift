@@ -28,26 +28,34 @@ struct SetWriter {
 
   init(_ rows: RowReader) { self.rows = rows }
 
-  /// What is broken; nil: everything is written. `wasParked`: unique values were swapped, so the change log has more
-  /// entries than rows.
-  func write(_ overlay: RowOverlay) throws -> (broken: Broken?, wasParked: Bool) {
+  /// What has become of a set.
+  struct Outcome {
+    /// Nil: everything is written.
+    var broken: Broken?
+    /// Unique values were swapped, so the change log has more entries than rows.
+    var wasParked = false
+    /// Rows that the database left as they were without a word: a trigger of its own took the statement's place.
+    var passedOver: [RowOverlay.Entry] = []
+  }
+
+  func write(_ overlay: RowOverlay) throws -> Outcome {
     let changed = overlay.entries.values.filter { $0.before != $0.now }
-    guard !changed.isEmpty else { return (nil, false) }
-    if let broken = try brokenReference(changed, overlay) { return (broken, false) }
+    guard !changed.isEmpty else { return Outcome() }
+    if let broken = try brokenReference(changed, overlay) { return Outcome(broken: broken) }
     let ordered = changed.sorted { ($0.table, $0.key.count) < ($1.table, $1.key.count) }
     do {
-      try connection.savepoint("salvor_rows") { try run(ordered) }
-      return (try leftBroken(), false)
+      let passedOver = try connection.savepoint("salvor_rows") { try run(ordered) }
+      return Outcome(broken: try leftBroken(), passedOver: passedOver)
     } catch let refused as RefusedRow {
       let text = refusal(for: refused)
-      guard isUnique(refused.error) else { return (Broken(text: text, rows: [refused.hash]), false) }
+      guard isUnique(refused.error) else { return Outcome(broken: Broken(text: text, rows: [refused.hash])) }
       // A database checks unique values row by row: a value that another row of the set gives up must be free first.
       do {
         try park(ordered)
-        try run(ordered)
-        return (try leftBroken(), true)
+        let passedOver = try run(ordered)
+        return Outcome(broken: try leftBroken(), wasParked: true, passedOver: passedOver)
       } catch let second as RefusedRow {
-        return (Broken(text: text, rows: [second.hash], isTaken: isUnique(second.error)), false)
+        return Outcome(broken: Broken(text: text, rows: [second.hash], isTaken: isUnique(second.error)))
       }
     }
   }
@@ -57,10 +65,18 @@ struct SetWriter {
   // MARK: Statements
 
   /// Parents are inserted before children; what leaves a parent does so before the parent goes.
-  private func run(_ changed: [OverlayRow]) throws {
-    for row in changed where row.before == nil { try name(row) { try insert(row) } }
-    for row in changed where row.before != nil && row.now != nil { try name(row) { try update(row) } }
-    for row in changed.reversed() where row.now == nil { try name(row) { try delete(row) } }
+  ///
+  /// - Returns: the rows that no statement has changed.
+  private func run(_ changed: [OverlayRow]) throws -> [OverlayRow] {
+    var passedOver: [OverlayRow] = []
+    func run(_ row: OverlayRow, _ statement: (OverlayRow) throws -> Void) throws {
+      try name(row) { try statement(row) }
+      if connection.changes == 0 { passedOver.append(row) }
+    }
+    for row in changed where row.before == nil { try run(row, insert) }
+    for row in changed where row.before != nil && row.now != nil { try run(row, update) }
+    for row in changed.reversed() where row.now == nil { try run(row, delete) }
+    return passedOver
   }
 
   private func name(_ row: OverlayRow, _ body: () throws -> Void) throws {
@@ -72,13 +88,13 @@ struct SetWriter {
     }
   }
 
-  private func hash(of row: OverlayRow) -> UInt64 { RowHash(table: catalog.tables[row.table].name).adding(row.key) }
+  func hash(of row: RowOverlay.Entry) -> UInt64 { RowHash(table: catalog.tables[row.table].name).adding(row.key) }
 
   private func insert(_ row: OverlayRow) throws {
     let table = catalog.tables[row.table]
     guard let now = row.now else { return }
     let slots = now.indices.map { "?\($0 + 1)" }.joined(separator: ", ")
-    let insert = "INSERT INTO \(table.sql) (\(table.columnList())) VALUES (\(slots))"
+    let insert = "INSERT INTO \(table.sql) (\(table.columnList())) \(table.dialect.overriding)VALUES (\(slots))"
     // Where the unique value is that of a row which came meanwhile, the database says so: all is begun anew, and sees it.
     let free = table.insertingFree(insert)
     if free != insert {

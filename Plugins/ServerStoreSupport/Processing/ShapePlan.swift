@@ -245,7 +245,7 @@ private struct TextOfShape {
     switch operation {
     case .insert:
       let values = names.indices.map(value).joined(separator: ", ")
-      sql = "INSERT INTO \(table.sql) (\(quotedNames(names))) "
+      sql = "INSERT INTO \(table.sql) (\(quotedNames(names))) \(table.dialect.overriding)"
       sql += filter == nil && rows == nil ? "VALUES (\(values))" : "SELECT \(values)"
       if let rows { sql += " FROM \(rows)" }
       if let filter { sql += " WHERE " + filter.sql { typed(names.firstIndex(of: $0) ?? 0) } }

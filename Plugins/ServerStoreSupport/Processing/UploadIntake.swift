@@ -63,9 +63,12 @@ extension ShapePlan {
     return excluded(row, catalog)
   }
 
+  /// The key of the row, before an update gives it another.
+  func key(of row: RowItems) -> Key { keyItems.map { row.items[$0].value } }
+
   /// The key of the row, and the one that an update gives it.
   func keys(of row: RowItems) -> [Key] {
-    let key = keyItems.map { row.items[$0].value }
+    let key = key(of: row)
     if keyUpdates.isEmpty { return [key] }
     var after = key
     for update in keyUpdates { after[update.place] = row.items[update.item].value }

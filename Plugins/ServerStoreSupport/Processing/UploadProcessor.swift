@@ -357,7 +357,7 @@ package final class UploadProcessor {
   /// Where the row's blobs will stand, if its request is accepted.
   private func note(_ row: RowItems, _ plan: ShapePlan) throws {
     guard let place = plan.place, !plan.hasUnknownColumns else { return }
-    let key = plan.keyItems.map { row.items[$0].value }
+    let key = plan.key(of: row)
     for (item, reference) in row.references {
       guard let column = plan.targets[item], reference.size <= limits.blobBytesMax else { continue }
       try blobs.note(reference, at: BlobPlace(table: catalog.tables[place].name, key: key, column: column.name))
@@ -515,7 +515,7 @@ package final class UploadProcessor {
       }
       for other in others {
         let (row, hash) = (rows[rows.startIndex + other].row, hashes[hashes.startIndex + other])
-        tally.echo.feed(place, plan.keyItems.map { row.items[$0].value }, hash)
+        tally.echo.feed(place, plan.key(of: row), hash)
       }
     } catch is Undone {
       return false
@@ -543,7 +543,7 @@ package final class UploadProcessor {
   private func isClear(_ offer: Offer?, _ plan: ShapePlan, _ row: RowItems, _ hash: UInt64) throws -> Bool {
     guard let offer, let place = plan.place else { return true }
     return try !tally.echo.hasChanged(hash)
-      && heals.isClear(offer, plan.operation, in: place, hash) { plan.keyItems.map { row.items[$0].value } }
+      && heals.isClear(offer, plan.operation, in: place, hash) { plan.key(of: row) }
   }
 
   /// True: the statement has changed its row. False: it did nothing.
@@ -564,18 +564,17 @@ package final class UploadProcessor {
       if connection.endsOnFailure, !isCareful { throw Failed() }
       return false
     }
-    guard connection.changes == 1 else { return false }
-    if !isAsSent, let place = plan.place {
-      tally.echo.feed(place, plan.keyItems.map { row.items[$0].value }, hash)
+    guard connection.changes == 1 else {
+      return try plan.place.map { try tally.echo.isPassedOver($0, plan.key(of: row), hash, since: before) } ?? false
     }
+    if !isAsSent, let place = plan.place { tally.echo.feed(place, plan.key(of: row), hash) }
     if plan.operation == .insert { try decision.foreign.noteMade(hash, on: made) }
     let accounted = tally.echo.lastAccounted
     let trace = try tally.echo.account(from: before, row: hash)
     if let offer, let place = plan.place {
       let healing = HealBook.Healing(
-        table: place, key: plan.keyItems.map { row.items[$0].value }, version: offer.version, mask: plan.healedMask,
-        entryMask: plan.healedEntry,
-        hasLines: false)
+        table: place, key: plan.key(of: row), version: offer.version, mask: plan.healedMask,
+        entryMask: plan.healedEntry, hasLines: false)
       tally.straightOffers.add(healing, hash, trace, after: accounted)
     }
     return true
