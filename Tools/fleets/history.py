@@ -66,7 +66,12 @@ class History(Checks):
                 self.expect(place.ended(child, "sync", on=device.name), f"one of two syncs of {device.name}", 0, 3, 6)
             return
         kill = self.rng.uniform(0.01, 0.25) if "kills" in self.features and self.rng.random() < 0.3 else None
-        self.expect(place.run("sync", on=device.name, kill_after=kill), f"sync of {device.name}", 0, 6)
+        words = ["sync"]
+        if "single" in self.features and self.rng.random() < 0.4:
+            # One group alone; 2: this device's schema does not have it yet, or any more.
+            words += ["--group", self.rng.choice(sorted(place.schema.groups()))]
+        codes = (0, 6) if len(words) == 1 else (0, 2, 6)
+        self.expect(place.run(*words, on=device.name, kill_after=kill), f"{' '.join(words)} of {device.name}", *codes)
 
     def subscribe(self, device):
         place, rng = self.place, self.rng

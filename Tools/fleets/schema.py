@@ -62,6 +62,9 @@ class Schema:
         table = self.tables[key]
         return table.scope in ("always", "on") or bool(table.parent and self.is_scoped(table.parent))
 
+    def groups(self):
+        return {table.group for table in self.tables.values()}
+
     def text(self):
         tables = {}
         for key, table in self.tables.items():
@@ -121,7 +124,7 @@ class Schema:
                 "scope": {"person": "principal"},
             }
         schema = {"version": self.version, "parameters": {"region": "text"}, "tables": tables}
-        groups = {table.group for table in self.tables.values()} - {"default"}
+        groups = self.groups() - {"default"}
         if groups:
             schema["groups"] = {group: {} for group in sorted(groups)}
         if not any(table.scope in ("always", "on") for table in self.tables.values()):
