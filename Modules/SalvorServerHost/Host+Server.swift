@@ -60,13 +60,18 @@ extension Host {
 
   /// The server's database alone, for administration beside a running server.
   public static func openServerStore(_ configuration: HostConfiguration) async throws -> any ServerStore {
-    let section = try server(of: configuration)
     let store = try makeServerStore(configuration)
-    _ = try await store.open(
+    _ = try await open(store, configuration)
+    return store
+  }
+
+  /// Opens the server's database as the configuration says.
+  public static func open(_ store: any ServerStore, _ configuration: HostConfiguration) async throws -> ServerOpening {
+    let section = try server(of: configuration)
+    return try await store.open(
       ServerSetup(
         schema: configuration.schema, conflictPolicies: try conflictPolicies(configuration),
         withholdsMessages: section.withholdsMessages, reviewsOffers: section.reviewsOffers))
-    return store
   }
 
   /// What keeps the server's database from being served. Nothing is opened or changed; nil: the module cannot say.

@@ -194,6 +194,9 @@ import Testing
     #expect(try await office.ask("POST", "restores/\(id)/reject", as: "viewer", body: reject).status == 403)
     #expect(
       try await office.ask("POST", "restores/\(id)/reject", as: "operator", body: reject).json["rejected"] == 1)
+    // A misspelt condition would be none.
+    let misspelt = try await office.ask("POST", "restores/\(id)/accept", as: "operator", body: #"{"tables":"visit"}"#)
+    #expect(misspelt.status == 400 && misspelt.text.contains("tables"), "\(misspelt.text)")
     // One row a second: what is accepted beyond that waits on, and goes as time goes on.
     for bad in ["0", "1.5", #""fast""#, "2000000"] {
       #expect(

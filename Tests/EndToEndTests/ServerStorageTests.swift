@@ -71,6 +71,25 @@ import Testing
     #expect(try sites(server.database) == ["one"])
   }
 
+  @Test("A listed copy that is not as it was written is not restored; a copy of it under another name is")
+  func changedCopy() async throws {
+    let server = place.server
+    _ = try await server.start()
+    try insert("Harbour")
+    let copy = place.directory.appendingPathComponent("night.db").path
+    #expect(try await server.salvor("server", "backup", copy).code == 0)
+    #expect(try await server.stop().code == 0)
+    var bytes = try Data(contentsOf: URL(fileURLWithPath: copy))
+    let place = try #require(bytes.range(of: Data("Harbour".utf8)))
+    bytes.replaceSubrange(place, with: Data("Harbowr".utf8))
+    try bytes.write(to: URL(fileURLWithPath: copy))
+    let refused = try await server.salvor("server", "restore", copy)
+    #expect(refused.code == 2 && refused.err.contains("SHA-256"), "\(refused.err)")
+    #expect(try sites(server.database) == ["Harbour"])
+    try bytes.write(to: URL(fileURLWithPath: copy + ".meant"))
+    #expect(try await server.salvor("server", "restore", copy + ".meant").code == 0)
+  }
+
   @Test("a reset is demanded of a remote ID that exists")
   func reset() async throws {
     let server = place.server

@@ -7,7 +7,11 @@ import Testing
 @Suite(.serialized) struct SnapshotProcessTests {
   /// - Parameter pace: bytes a second, slow enough for another to come while one fetches.
   private func place(_ pace: Int = 100_000) async throws -> (Workspace, String) {
+    // What the schema names is there for whoever makes a file beside the server, too.
+    let schema = Workspace.schema.replacingOccurrences(
+      of: #"site: { maintained: "dual","#, with: #"site: { maintained: "dual", conflicts: "keep-versions","#)
     let place = try Workspace(
+      schema: schema,
       serverOptions: "snapshots: { minRows: 1, compression: \"identity\", bytesPerSecond: \(pace) },")
     let url = try await place.server.start()
     try place.server.sqlite().execute(

@@ -59,6 +59,24 @@ import Testing
     await desk.store.close()
   }
 
+  @Test(
+    "A restore completes a ledger that was cut or removed from the database that it takes the place of",
+    arguments: [true, false])
+  func completedByARestore(isRemoved: Bool) async throws {
+    let (desk, copy, ledger) = try await desk()
+    let before = try lines(ledger)
+    if isRemoved {
+      try FileManager.default.removeItem(atPath: ledger)
+    } else {
+      try (before.dropLast(2).joined(separator: "\n") + "\n").write(toFile: ledger, atomically: false, encoding: .utf8)
+    }
+    _ = try await desk.store.restore(from: copy)
+    #expect(try lines(ledger) == before)
+    try await desk.restart()
+    #expect(try sites(desk) == ["c"])
+    await desk.store.close()
+  }
+
   @Test("A ledger that is not there is made anew from the database, and holds as before")
   func madeAnew() async throws {
     let (desk, copy, ledger) = try await desk()

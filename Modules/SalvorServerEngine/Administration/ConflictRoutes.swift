@@ -22,7 +22,7 @@ extension ServerEngine {
       return json(try ConflictRow.json(try await configuration.store.conflict(try id(parts[0], request))))
     case ("POST", 2) where parts[1] == "resolve":
       let id = try id(parts[0], request)
-      let message = try await line(request)
+      let message = try await line(request, of: ["keep"])
       guard let keep = ConflictSide(rawValue: try message.string("keep")) else {
         throw SalvorError(.malformed, "The message's \"keep\" must be client or server.")
       }

@@ -96,7 +96,7 @@ extension ServerEngine {
     if request.method == "GET" { return json(["level": .string(level().rawValue)]) }
     guard request.method == "PUT" else { throw notFound(request) }
     try who.require(.operator)
-    let text = try await line(request).string("level")
+    let text = try await line(request, of: ["level"]).string("level")
     guard let new = LogLevel(rawValue: text) else {
       throw SalvorError(
         .malformed, "A level is one of \(LogLevel.allCases.map(\.rawValue).joined(separator: ", ")).")

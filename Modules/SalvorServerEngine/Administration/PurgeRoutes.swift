@@ -13,7 +13,7 @@ extension ServerEngine {
   func purge(_ request: TransportRequest, _ who: Administrator) async throws -> TransportResponse {
     guard request.method == "POST" else { throw notFound(request) }
     try who.require(.administrator)
-    let message = try await line(request)
+    let message = try await line(request, of: ["table", "keys", "words", "release"])
     let name = try message.string("table")
     let releases = message["release"]?.bool ?? false
     // As on the command line, or as in the protocol.

@@ -12,7 +12,7 @@ extension ServerEngine {
     case ("GET", 1): return json(try await healing().healPace().json)
     case ("PUT", 1) where parts[0] == "pace":
       try who.require(.operator)
-      let message = try await line(request)
+      let message = try await line(request, of: ["paused", "rowsPerSecond"])
       return try await act("restores.pace", "healing", who, request) {
         json(try await setHealPace(message).json)
       }
@@ -22,7 +22,7 @@ extension ServerEngine {
       return try await waitingOffers(request, try restore(parts[0]))
     case ("POST", 2) where parts[1] == "accept" || parts[1] == "reject":
       try who.require(.operator)
-      let message = try await line(request)
+      let message = try await line(request, of: ["table", "remote"])
       let query = try WaitingQuery(restore: try restore(parts[0]), message)
       let accepts = parts[1] == "accept"
       return try await act(accepts ? "restores.accept" : "restores.reject", parts[0], who, request) {

@@ -31,6 +31,21 @@ extension ServerEngine {
     return line
   }
 
+  /// A body of one line for an administrator's command.
+  ///
+  /// - Parameter members: what it may say. Anything else throws `malformed`: a misspelt condition would make the command act on all.
+  func line(_ request: TransportRequest, of members: Set<String>) async throws -> JSONValue {
+    let line = try await line(request)
+    guard case .object(let found) = line else { throw SalvorError(.malformed, "The body must be a JSON object.") }
+    if let unknown = found.first(where: { !members.contains($0.key) }) {
+      throw SalvorError(
+        .malformed,
+        "The body has a member \"\(unknown.key.prefix(40))\", which nothing reads. It may have: \(members.sorted().joined(separator: ", ")). Nothing was done."
+      )
+    }
+    return line
+  }
+
   /// `POST …/rows`: the answer to each query goes out while the next one is asked.
   ///
   /// - Parameters:

@@ -18,7 +18,7 @@ extension ServerEngine {
       return json(["snapshots": .array(try await shelf.list().map(\.json))])
     case ("POST", 0):
       try who.require(.operator)
-      let group = try await line(request).string("group")
+      let group = try await line(request, of: ["group"]).string("group")
       return try await act("snapshot.make", group, who, request) {
         json(["made": try await makeSnapshot(of: group, on: shelf).json], status: 201)
       }

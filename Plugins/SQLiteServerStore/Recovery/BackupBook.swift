@@ -85,7 +85,18 @@ struct BackupBook {
 
   // MARK: The file
 
-  private func lines() throws -> (backups: [RecordedBackup], forgotten: Set<String>) {
+  /// Whether the file at `path` is another than the one that `backup` wrote there last, as the file beside the database has it. False, too,
+  /// where none was written there.
+  static func hasChanged(_ path: String, listedBeside database: String) throws -> Bool {
+    let absolute = absolute(path)
+    let listed = try lines(of: database + suffix).backups.filter { $0.path == absolute }
+    guard let last = listed.max(by: { $0.time < $1.time }) else { return false }
+    return try digest(of: path) != last.digest
+  }
+
+  private func lines() throws -> (backups: [RecordedBackup], forgotten: Set<String>) { try Self.lines(of: file) }
+
+  private static func lines(of file: String?) throws -> (backups: [RecordedBackup], forgotten: Set<String>) {
     guard let file, Files.exists(file) else { return ([], []) }
     guard let stream = fopen(file, "r") else { throw Files.failure("cannot be read", file) }
     defer { fclose(stream) }

@@ -19,6 +19,12 @@ struct Restoration {
 
   func run() throws -> ServerRestoration {
     try refuseItself()
+    if try BackupBook.hasChanged(source, listedBeside: path) {
+      throw SalvorError(
+        .usage,
+        "\(source) is not as salvor server backup has written it: its SHA-256 is another. It is damaged, or something else was written there. Nothing was changed. Restore another copy; or, if this one is meant as it is, a copy of it under another name.",
+        context: ["file": source])
+    }
     let placed = path + ".restoring"
     Files.removeDatabase(placed)
     defer { Files.removeDatabase(placed) }
@@ -122,7 +128,23 @@ struct Restoration {
     guard (try? before.scalar(find)) == (try copy.scalar(find)), try before.tableShape("salvor_commit") != nil else {
       return
     }
+    try completeLedger(before)
     try RestoreOpening(connection: copy).begin(inPlaceOf: before, remembered, now: now)
+  }
+
+  /// What was erased stays so after the restore by the ledger alone: it has at least what this database knows.
+  private func completeLedger(_ before: SQLiteConnection) throws {
+    guard try before.tableShape("salvor_purge") != nil else { return }
+    let book = try PurgeBook(before)
+    let ledger = PurgeLedger(besides: path)
+    let known = try book.ended().count + Int64(book.entries().count)
+    if known > 0, try ledger.read()?.last ?? 0 < known,
+      let server = try before.scalar("SELECT value FROM salvor_server WHERE key = 'id'")?.string.flatMap({
+        ServerID($0)
+      })
+    {
+      try book.bring(ledger, server)
+    }
   }
 
   private func freeName() -> String {

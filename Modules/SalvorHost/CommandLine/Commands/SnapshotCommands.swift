@@ -131,7 +131,7 @@ extension Invocation {
     _ coding: SnapshotCoding
   ) async throws -> Snapshot {
     try configuration.schema.checkSnapshots(of: group)
-    let opening = try await store.open(ServerSetup(schema: configuration.schema))
+    let opening = try await Host.open(store, configuration)
     let order = SnapshotOrder(
       schema: configuration.schema, server: opening.serverID, incarnation: opening.incarnation, group: group,
       scope: ReadScope(Principal(name: "")), coding: coding,
