@@ -52,6 +52,8 @@ public struct DetachmentPlan: Sendable, Hashable {
   public var displaced: Int64
   /// What recoveries kept in the archive, and the tables do not show: it is lost.
   public var kept: Int64
+  /// Rows of client-only tables that wait for the row that they reference, out of their tables: they are lost.
+  public var aside: Int64 = 0
   /// Salvor's tables, views and triggers.
   public var objects: Int64
   /// The paths of those beside the database: they are removed.

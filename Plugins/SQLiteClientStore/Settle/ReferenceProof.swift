@@ -183,31 +183,62 @@ struct ReferenceProof {
         guard try connection.integer("SELECT 1 FROM \(quoted(rule.child)) x WHERE \(condition) LIMIT 1") != nil else {
           continue
         }
-        switch rule.onDelete {
-        case "CASCADE": try connection.run("DELETE FROM \(quoted(rule.child)) AS x WHERE \(condition)")
-        case "SET NULL":
-          let sets = rule.childColumns.map { "\(quoted($0)) = NULL" }.joined(separator: ", ")
-          try connection.run("UPDATE \(quoted(rule.child)) AS x SET \(sets) WHERE \(condition)")
-        default: try putAside(rule, condition)
-        }
+        try follow(rule, condition, mayBeChanged: !parents.contains(rule.parent))
         parents.insert(rule.child)
         again = true
       }
     }
   }
 
+  /// What the table's own rule says, with its triggers. Where that cannot be (a trigger or a constraint is against it), and where a value
+  /// that rows reference was changed and not taken away, they are kept aside.
+  ///
+  /// - Parameter mayBeChanged: the parent's rows that are there still may have had the value.
+  private func follow(_ rule: Rule, _ condition: String, mayBeChanged: Bool) throws {
+    let isRemoval =
+      try !mayBeChanged || rule.parentColumnsAreKey || !(rule.capturedParent.map(touched.hasWritten) ?? false)
+    let sets = rule.childColumns.map { "\(quoted($0)) = NULL" }.joined(separator: ", ")
+    switch rule.onDelete {
+    case "CASCADE" where isRemoval:
+      if try run("DELETE FROM \(quoted(rule.child)) AS x WHERE \(condition)", rule, condition) { return }
+    case "SET NULL" where isRemoval:
+      if try run("UPDATE \(quoted(rule.child)) AS x SET \(sets) WHERE \(condition)", rule, condition) { return }
+    default: break
+    }
+    try putAside(rule, condition)
+  }
+
+  /// False: rows are left.
+  private func run(_ sql: String, _ rule: Rule, _ condition: String) throws -> Bool {
+    do {
+      try context.connection.savepoint("salvor_client_rows") { try context.connection.run(sql) }
+    } catch let error as SalvorError where error.isConstraintViolation && context.connection.isInTransaction {
+      return false
+    }
+    return try context.connection.integer("SELECT 1 FROM \(quoted(rule.child)) x WHERE \(condition) LIMIT 1") == nil
+  }
+
   private func putAside(_ rule: Rule, _ condition: String) throws {
     let columns = try context.connection.tableShape(rule.child)?.columns.map(\.name) ?? []
     let list = columns.map { "x.\(quoted($0))" }.joined(separator: ", ")
-    for row in try context.connection.rows("SELECT \(list) FROM \(quoted(rule.child)) x WHERE \(condition)") {
+    let rows = try context.connection.rows("SELECT \(list) FROM \(quoted(rule.child)) x WHERE \(condition)")
+    let what = rows.count == 1 ? "1 row" : "\(rows.count) rows"
+    try context.connection.note(
+      [
+        "\(what) of the client-only table \(rule.child) went aside (salvor_aside): what they reference in \(rule.parent) is gone, or has another key. They come back with it."
+      ], at: context.clock.now())
+    for row in rows {
       try context.connection.run(
         "INSERT INTO salvor_aside (name, columns, payload) VALUES (?1, ?2, ?3)", .text(rule.child),
         .text(payload(columns.map { Value.text($0) })), .text(payload(row)))
     }
-    try context.connection.run("DELETE FROM \(quoted(rule.child)) AS x WHERE \(condition)")
+    // No trigger keeps them where they dangle.
+    try context.connection.withTriggers(false) {
+      try context.connection.run("DELETE FROM \(quoted(rule.child)) AS x WHERE \(condition)")
+    }
   }
 
-  /// Rows kept aside come back where all their parents are there again.
+  /// Rows kept aside come back where all their parents are there again, and nobody has taken their keys.
   func returnAside() throws {
     let connection = context.connection
     for entry in try connection.rows("SELECT id, name, columns, payload FROM salvor_aside ORDER BY id") {
@@ -224,10 +255,10 @@ struct ReferenceProof {
       {
         continue
       }
-      // A row of the application's own that took its key meanwhile stands.
+      // A row of the application's own that took its key meanwhile stands, and this one waits on.
       try connection.run(
         "INSERT OR IGNORE INTO \(quoted(name)) (\(quotedList(columns))) VALUES (\(slots))", row)
-      try connection.run("DELETE FROM salvor_aside WHERE id = ?1", entry[0])
+      if connection.changes > 0 { try connection.run("DELETE FROM salvor_aside WHERE id = ?1", entry[0]) }
     }
   }
 }

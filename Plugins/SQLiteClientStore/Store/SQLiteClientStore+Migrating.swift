@@ -67,18 +67,26 @@ extension SQLiteClientStore: MigratingClientStore {
   public func planDetachment() throws -> DetachmentPlan {
     let status = try status()
     let connection = try opened().connection
-    return DetachmentPlan(
+    var plan = DetachmentPlan(
       queued: status.queued, inError: status.inError, displaced: status.displaced, kept: status.kept,
       objects: try connection.integer("SELECT count(*) FROM sqlite_schema WHERE \(Self.isOurs)") ?? 0,
       files: filesBeside.filter { access($0, F_OK) == 0 },
       backups: isFile ? Int64(try backupFolder.all().count) : 0)
+    plan.aside = try connection.integer("SELECT count(*) FROM salvor_aside") ?? 0
+    return plan
   }
 
   /// Removes Salvor's objects and the files beside the database, and closes the store. Rows and backups stay. Errors:
-  /// `usage` where `discarding` is false and the server does not have every request, `session-in-use` while a session
+  /// `usage` where `discarding` is false and the server does not have every request, or client-only rows are kept aside, `session-in-use` while a session
   /// is under way.
   public func detach(discarding: Bool) throws -> DetachmentPlan {
     let plan = try planDetachment()
+    guard discarding || plan.unsynced > 0 || plan.aside == 0 else {
+      throw SalvorError(
+        .usage,
+        "\(plan.aside) rows of client-only tables are kept aside, since the rows that they reference are gone: they would be lost. Read them in salvor_aside, or discard them.",
+        context: ["aside": "\(plan.aside)"])
+    }
     guard discarding || plan.unsynced == 0 else {
       throw SalvorError(
         .usage,

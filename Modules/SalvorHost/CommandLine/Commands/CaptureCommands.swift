@@ -110,6 +110,7 @@ extension Command {
         "\(grouped(plan.unsynced)) requests that the server does not have \(verb): \(plan.queued) waiting, "
           + "\(plan.inError) in error, \(plan.displaced) displaced, \(plan.kept) kept")
     }
+    if plan.aside > 0 { terminal.say("\(grouped(plan.aside)) rows of client-only tables, kept aside, \(verb)") }
     for file in plan.files { terminal.say("\(file) \(isPlan ? "would go" : "is gone")") }
     if plan.backups > 0 { terminal.say("\(grouped(plan.backups)) backups of recoveries stay") }
     return 0
@@ -120,7 +121,8 @@ extension DetachmentPlan {
   var json: JSONValue {
     [
       "queued": .integer(queued), "inError": .integer(inError), "displaced": .integer(displaced),
-      "kept": .integer(kept), "objects": .integer(objects), "files": .array(files.map(JSONValue.string)),
+      "kept": .integer(kept), "aside": .integer(aside), "objects": .integer(objects),
+      "files": .array(files.map(JSONValue.string)),
       "backups": .integer(backups),
     ]
   }
