@@ -105,8 +105,19 @@ public final class ServerEngine: Sendable {
   }
 
   /// Who asks. What his request needs of what all share is counted as his from here on.
+  ///
+  /// Throws `forbidden` where values of a parameter are listed for him that the schema does not have: one that is misspelt would
+  /// protect nothing (semantics 7).
   func authenticate(_ request: TransportRequest) async throws -> Principal {
     let principal = try await configuration.authentication.authenticate(request)
+    if let unknown = principal.parameters.keys.sorted().first(where: { name in
+      !configuration.schema.parameters.contains { $0.name == name }
+    }) {
+      throw SalvorError(
+        .forbidden,
+        "The server lists values of the parameter \"\(unknown.prefix(100))\" for this principal, and its schema has no such parameter: nothing is shown to him until that is corrected. Ask the server's operator.",
+        context: ["parameter": String(unknown.prefix(100))])
+    }
     BodyLease.current?.principal = principal.name
     return principal
   }

@@ -183,6 +183,8 @@ public struct ClientState: Sendable, Hashable {
   public var remoteID: RemoteID
   /// The name of the principal whom the database belongs to; empty: the server has not said it yet.
   public var principal: String
+  /// The same; nil: the server has not said it yet.
+  public var owner: String? { principal.isEmpty ? nil : principal }
   /// Of the server that it synchronizes with; nil: it has met none yet.
   public var serverID: ServerID?
   /// The last upload that is known to be committed (semantics 5); nil: there was none.

@@ -65,6 +65,8 @@ public struct BeginMessage: Sendable, Hashable {
   public var server: ServerID?
   /// The newest incarnation of the server that the device knows.
   public var incarnation: IncarnationID?
+  /// Whose database this is, as the server has said: it takes nothing of it for another's (semantics 1). Nil: it has not said it yet.
+  public var principal: String?
   /// The sequence ID of the last upload that the device knows to be committed; nil: the device knows none.
   public var previous: SequenceID?
   /// The sequence ID of this upload. It may be nil only where `upload` is `none`.
@@ -130,6 +132,7 @@ public struct BeginMessage: Sendable, Hashable {
     ]
     if let server { members.append(.init("server", .string(server.text))) }
     if let incarnation { members.append(.init("incarnation", .string(incarnation.text))) }
+    if let principal { members.append(.init("principal", .string(principal))) }
     if let previous { members.append(.init("previous", .string(previous.text))) }
     if let current { members.append(.init("current", .string(current.text))) }
     if let position { members.append(.init("position", .string(position))) }
@@ -158,6 +161,7 @@ public struct BeginMessage: Sendable, Hashable {
     remote = try json.identifier("remote")
     server = try json.optionalIdentifier("server")
     incarnation = try json.optionalIdentifier("incarnation")
+    principal = json["principal"]?.string
     previous = try json.optionalIdentifier("previous")
     current = try json.optionalIdentifier("current")
     schemaVersion = try (json["schema"] ?? .null).integer("version")
@@ -293,6 +297,7 @@ public enum Problem {
 
   /// The error that a problem tells of.
   ///
+  /// The server's `storage-busy` is `overloaded` for who asked: the device's own database is another thing.
   /// A code that is not of this catalogue gives `failed`, whose `context["unknown"]` is that code: it is never tried again,
   /// and nothing is done about it. An answer without a code comes from something on the way: `overloaded` or `unreachable`
   /// where its status says that it may go through later.
@@ -312,8 +317,12 @@ public enum Problem {
     }
     var error: SalvorError
     let detail = json["detail"]?.string
+    let words = detail ?? "\(asked) was answered with \(name) and no explanation."
     if let code = ErrorCode(rawValue: name) {
-      error = SalvorError(code, detail ?? "\(asked) was answered with \(name) and no explanation.")
+      // Whose database it is: for whoever asked, the server is busy.
+      error =
+        code == .storageBusy
+        ? SalvorError(.overloaded, "The server's database is busy. It says: \(words)") : SalvorError(code, words)
     } else {
       error = SalvorError(
         .failed,

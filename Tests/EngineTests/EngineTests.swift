@@ -205,6 +205,50 @@ struct EngineTests {
     #expect(error?.code.exitCode == 4)
   }
 
+  @Test(
+    "A server that does not know a remote ID takes it for nobody else than the device says, and registers nobody (semantics 1)"
+  )
+  func principalOfUnknownRemote() async throws {
+    let pair = try await Pair()
+    let remote = RemoteID(from: SystemRandom())
+    var message = BeginMessage(
+      remote: remote, server: nil, previous: SequenceID(from: SystemRandom()), current: nil, schemaVersion: 1,
+      schemaDigest: "", groups: [], upload: .none, position: nil,
+      history: BeginMessage.History(sequences: [], incarnations: [], commits: [], tables: .array([])))
+    message.principal = "anna"
+    for (path, principal, status) in [
+      ("/v1/sync", "bob", 403), ("/v1/recovery", "bob", 403), ("/v1/sync", "anna", 200),
+    ] {
+      let response = await pair.server.handle(
+        TransportRequest(
+          method: "POST", path: path, headers: ["salvor-principal": principal],
+          body: .bytes(message.json.bytes + [0x0A])))
+      #expect(response.status == status, "\(path) as \(principal)")
+      #expect(try await pair.serverStore.remote(remote)?.principal == (status == 200 ? "anna" : nil))
+    }
+  }
+
+  private struct Misspelt: Authentication {
+    func authenticate(_ request: TransportRequest) async throws -> Principal {
+      Principal(name: "anna", parameters: ["reigon": ["EU"]])
+    }
+    func headers(credentials: [String: String]) throws -> [String: String] { [:] }
+    func principals(withoutValuesOf parameter: String) -> UnlimitedPrincipals { .everybody }
+  }
+
+  @Test(
+    "A list of values for a parameter that the schema does not have protects nothing: nothing is shown (semantics 7)")
+  func misspeltParameter() async throws {
+    let configuration = ServerConfiguration(
+      schema: schema, store: MemoryServerStore(), authentication: Misspelt(), compressions: [])
+    let (server, _) = try await ServerEngine.start(configuration)
+    let response = await server.handle(
+      TransportRequest(method: "POST", path: "/v1/sync", headers: [:], body: .bytes(Array("{}\n".utf8))))
+    #expect(response.status == 403)
+    let text = String(decoding: try await response.body.collect(upTo: 10_000), as: UTF8.self)
+    #expect(text.contains("reigon"), "\(text)")
+  }
+
   @Test("a blocked remote ID is refused")
   func blocked() async throws {
     let pair = try await Pair()

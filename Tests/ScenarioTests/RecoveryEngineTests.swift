@@ -165,7 +165,7 @@ struct RecoveryEngineTests {
     _ = try await a.sync()
     let token = try #require(try await a.open().status().recovery.token)
     fleet.faults.inject(busy, busy, busy, busy, busy, busy, busy, busy, busy, busy, busy, busy)
-    #expect(await (try a.open()).recover(strategy: "recreate", token: token).error?.code == .storageBusy)
+    #expect(await (try a.open()).recover(strategy: "recreate", token: token).error?.code == .overloaded)
     #expect(fleet.faults.left > 0)
     fleet.faults.clear()
     #expect(try await a.open().status().recovery.state == .required)

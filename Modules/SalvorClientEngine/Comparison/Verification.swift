@@ -140,6 +140,7 @@ struct Verification {
       schemaVersion: state.schemaVersion, schemaDigest: state.configDigest,
       groups: state.groups.filter { groups.contains($0.name) }.map { BeginMessage.Group($0) }, upload: .none,
       position: nil, history: nil, compare: digests)
+    message.principal = state.owner
     let response: TransportResponse
     do {
       response = try await send(message)

@@ -32,6 +32,7 @@ struct RecoveryExchange {
       history: BeginMessage.History(
         sequences: history.olderSequences, incarnations: history.incarnations, commits: history.commits,
         tables: .array(history.tables.map(TableDefinition.json))))
+    message.principal = state.owner
     message.subscriptions = try await configuration.resolvedSubscriptions().subscriptions
     if asksForFiles {
       message.snapshot = await SnapshotTransfer(configuration: configuration, progress: progress).taking

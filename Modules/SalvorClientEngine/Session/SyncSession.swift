@@ -340,6 +340,7 @@ struct SyncSession {
       schemaVersion: state.schemaVersion, schemaDigest: state.configDigest, groups: groups, upload: .none,
       position: nil, history: nil)
     message.incarnation = state.incarnation
+    message.principal = state.owner
     message.withdrawn = Array(state.withdrawn.prefix(BeginMessage.withdrawnMax))
     return message
   }

@@ -104,7 +104,7 @@ extension ServerEngine {
         remote: message.remote, previous: message.previous, current: message.current, cursors: cursors,
         olderSequences: history?.sequences ?? [], commits: history.map { $0.commits + cursors } ?? [],
         incarnations: history?.incarnations ?? [], incarnation: message.incarnation, download: download))
-    try checkOwner(admission.remote, principal)
+    try checkOwner(admission.remote, principal, named: message.principal)
     let groups = message.groups.filter { $0.cursor != nil }
     for (place, group) in groups.enumerated() where admission.cursors[place] == .trimmed {
       if isCompared(group.name, message) { admission.cursors[place] = .known }
@@ -121,18 +121,20 @@ extension ServerEngine {
   }
 
   /// Throws where a known remote is blocked, or another principal's.
-  func checkOwner(_ remote: RemoteRecord?, _ principal: Principal) throws {
-    guard let remote else { return }
-    if remote.isBlocked {
+  ///
+  /// - Parameter named: whose database it is, as the device says: a server that was put back does not know its remote ID.
+  func checkOwner(_ remote: RemoteRecord?, _ principal: Principal, named: String? = nil) throws {
+    if let remote, remote.isBlocked {
       throw SalvorError(
         .remoteBlocked, "An administrator has blocked this remote ID. Ask the server's operator.",
         context: ["remote": remote.id.text])
     }
-    if remote.principal != principal.name && !remote.isDeleted {
+    let isOfAnother = remote.map { $0.principal != principal.name && !$0.isDeleted } ?? false
+    if isOfAnother || named.map({ $0 != principal.name }) ?? false {
       throw SalvorError(
         .remoteOfAnother,
         "This remote ID belongs to another principal. A device's queue is never sent as another user: sign in as the first one, or start a new database.",
-        context: ["remote": remote.id.text])
+        context: remote.map { ["remote": $0.id.text] } ?? [:])
     }
   }
 

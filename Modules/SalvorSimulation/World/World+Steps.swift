@@ -351,7 +351,7 @@ extension World {
       return reports
     }
     await other.close()
-    for report in reports { judge(report, device, allowing: [.sessionInUse, .storageBusy]) }
+    for report in reports { judge(report, device, allowing: [.sessionInUse, .storageBusy, .overloaded]) }
   }
 
   /// The process ends while it synchronizes: nothing that it asks for is done any more.

@@ -207,9 +207,17 @@ package struct ServerTable: Sendable {
     self.table = table
     self.number = number
     self.generation = generation
-    self.uniqueIndexes = uniqueIndexes
     self.dialect = dialect
     let columns = table.travelling
+    // As the schema spells its columns: a table of before may spell them otherwise.
+    self.uniqueIndexes = uniqueIndexes.map { index in
+      var index = index
+      for (place, column) in index.columns.enumerated() {
+        index.columns[place].name =
+          columns.first { $0.name.lowercased() == column.name?.lowercased() }?.name ?? column.name
+      }
+      return index
+    }
     self.columns = columns
     keyPlaces = table.primaryKey.compactMap { name in columns.firstIndex { $0.name == name } }
     alternatives = schema.scopeAlternatives(of: table)

@@ -44,7 +44,7 @@ extension Invocation {
     let end = ContinuousClock.now + .seconds(60)
     while true {
       do { return try await body() } catch let error as SalvorError
-        where error.code == .storageBusy && ContinuousClock.now < end
+        where [.storageBusy, .overloaded].contains(error.code) && ContinuousClock.now < end
       {}
     }
   }
