@@ -4,5 +4,6 @@ public struct GroupsNeeded: Error, Sendable, Hashable {
   /// The groups that this download is to have as well. Never empty.
   public let groups: Set<String>
 
+  /// - Parameter groups: by name.
   public init(_ groups: Set<String>) { self.groups = groups }
 }

@@ -54,6 +54,8 @@
     /// A column that is `GENERATED ALWAYS AS IDENTITY` takes a device's value, too.
     var overriding: String { "OVERRIDING SYSTEM VALUE " }
 
+    func standIn(_ type: String, _ random: Int64) -> Value? { PostgreSQLType.standIn(type, random) }
+
     func insertingFree(_ insert: String) -> String { "\(insert) ON CONFLICT DO NOTHING" }
 
     func rows(_ types: [String]) -> String? {
@@ -81,9 +83,17 @@
       return [
         "CREATE TEMP TABLE IF NOT EXISTS \(name) (\(columns.joined(separator: ", "))) ON COMMIT \(dropsTemporaryTables ? "DROP" : "DELETE ROWS")"
       ]
-        + indexes.map {
-          "CREATE \($0.isUnique ? "UNIQUE " : "")INDEX IF NOT EXISTS \(name)_\($0.suffix) ON pg_temp.\(name) (\($0.columns))"
+        + indexes.map { index in
+          "CREATE \(index.isUnique ? "UNIQUE " : "")INDEX IF NOT EXISTS \(name)_\(index.suffix) ON pg_temp.\(name) \(holdingAnyLength(index))"
         } + ["DELETE FROM pg_temp.\(name)"]
+    }
+
+    /// An index of PostgreSQL's that keeps values in order does not hold long ones.
+    private func holdingAnyLength(_ index: TemporaryIndex) -> String {
+      if index.columns == "v" { return "USING hash (v)" }
+      guard index.isUnique else { return "(\(index.columns))" }
+      return
+        "(\(index.columns.split(separator: ", ").map { "md5(\($0)), hashtextextended(\($0), 0)" }.joined(separator: ", ")))"
     }
 
     func oneOfEach(

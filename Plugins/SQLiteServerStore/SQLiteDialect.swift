@@ -56,7 +56,9 @@ extension SQLiteConnection: StoreConnection {
 
   package func deferReferences() throws { try execute("PRAGMA defer_foreign_keys = ON") }
   package func checkReferences() throws { try execute("PRAGMA defer_foreign_keys = OFF") }
-  package var hasUnresolvedReferences: Bool { hasUnresolvedForeignKeys }
+  package var unresolved: SalvorError? {
+    hasUnresolvedForeignKeys ? SalvorError(.storage, "A foreign key is broken.") : nil
+  }
 
   /// The numbers are those of sqlite3.h.
   package func failure(_ error: SalvorError) -> StoreFailure? {

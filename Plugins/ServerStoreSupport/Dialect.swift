@@ -30,6 +30,10 @@ package protocol Dialect: Sendable {
   func excludes(_ value: PayloadReader.Item, _ type: String) -> Bool
   /// Between the columns of an `INSERT` and its values: what it gives stands, whatever the database would have given.
   var overriding: String { get }
+  /// A value of this type that no row has, for a moment; nil: any of the schema's type does.
+  ///
+  /// - Parameter random: negative.
+  func standIn(_ type: String, _ random: Int64) -> Value?
   /// An `INSERT` that does nothing where a unique value is another row's already, if the database can say so.
   func insertingFree(_ insert: String) -> String
   /// Rows that a statement is given, one array for each column, as what follows `FROM`: `rows`, with the columns `c0`, … and `place`
@@ -68,6 +72,7 @@ extension Dialect {
   package func untyped(_ value: Value) -> Value { value }
   package func excludes(_ value: PayloadReader.Item, _ type: String) -> Bool { false }
   package var overriding: String { "" }
+  package func standIn(_ type: String, _ random: Int64) -> Value? { nil }
   package func insertingFree(_ insert: String) -> String { insert }
   package func rows(_ types: [String]) -> String? { nil }
   package func rowValue(_ place: Int, _ type: String) -> String { "rows.c\(place)" }

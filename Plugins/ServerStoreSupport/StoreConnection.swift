@@ -51,10 +51,10 @@ package protocol StoreConnection: AnyObject {
 
   /// From here to the end of the transaction, or to `checkReferences`, foreign keys are checked later.
   func deferReferences() throws
-  /// Foreign keys are checked at once again. What was broken meanwhile `hasUnresolvedReferences` has said.
+  /// Foreign keys are checked at once again. What was broken meanwhile `unresolved` has said.
   func checkReferences() throws
-  /// A foreign key is broken that was not checked yet.
-  var hasUnresolvedReferences: Bool { get throws }
+  /// What refuses rows and was not checked yet: a foreign key, or what else the database proves later. Nil: nothing does.
+  var unresolved: SalvorError? { get throws }
 
   /// What an error of this database says.
   func failure(_ error: SalvorError) -> StoreFailure?

@@ -16,7 +16,8 @@
         scope: [ScopeColumn(column: "owner", source: .principal)]),
       Table(
         "line", primaryKey: ["note", "number"],
-        columns: [Column("note", .text), Column("number", .integer), Column("extra", .json, nullable: true)]),
+        columns: [Column("note", .text), Column("number", .integer), Column("extra", .json, nullable: true)],
+        references: [Reference(column: "note", table: "note", onDelete: .cascade)]),
     ])
 
     let settings: ConnectionSettings

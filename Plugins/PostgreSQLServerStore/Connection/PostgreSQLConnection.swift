@@ -282,13 +282,13 @@
       try execute("SET CONSTRAINTS ALL DEFERRED\(keys.map { "; SET CONSTRAINTS \($0) IMMEDIATE" } ?? "")")
     }
     package func checkReferences() throws { try execute("SET CONSTRAINTS ALL IMMEDIATE") }
-    package var hasUnresolvedReferences: Bool {
+    package var unresolved: SalvorError? {
       get throws {
         do {
           try attempt { try checkReferences() }
-          return false
-        } catch let error as SalvorError where failure(error) == .foreignKey {
-          return true
+          return nil
+        } catch let error as SalvorError where refusesRow(error) {
+          return error
         }
       }
     }

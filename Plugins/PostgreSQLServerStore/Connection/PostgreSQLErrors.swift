@@ -118,6 +118,8 @@
       case "54000", "54001": self = .value
       // GENERATED ALWAYS.
       case "428C9": self = .constraint
+      // A function of the application's has changed a row that the statement was to change, or has found too many.
+      case "27000", "21000": self = .trigger
       case "40001", "40P01": self = .serialization
       case "55P03", "57014": self = .busy
       default:

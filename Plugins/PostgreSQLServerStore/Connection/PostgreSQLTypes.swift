@@ -126,6 +126,27 @@
         })
     }
 
+    /// See `Dialect.standIn`. Nil also of types whose values are all in use, or are not known: what is tried then PostgreSQL refuses.
+    static func standIn(_ type: String, _ random: Int64) -> Value? {
+      let number = Int(random.magnitude >> 1)
+      func text(_ text: String) -> Value { .text(Array(text.utf8)) }
+      switch type {
+      case "smallint": return .integer(Int64(-700 - number % 32_000))
+      case "integer": return .integer(Int64(-1_000_000_000 - number % 1_000_000_000))
+      case "numeric": return text("\(random)")
+      case "uuid":
+        // Sixteen digits: it is negative.
+        let digits = String(UInt64(bitPattern: random), radix: 16)
+        return text("5a4c564f-5200-4000-\(digits.prefix(4))-\(digits.dropFirst(4))")
+      case "character varying", "character": return text(String(number, radix: 36))
+      case "json", "jsonb": return text("\"salvor \(random)\"")
+      // In a year that nobody means, and PostgreSQL has.
+      case "date", "timestamp without time zone", "timestamp with time zone":
+        return text("\(200_000 + number % 90_000)-0\(1 + number / 90_000 % 9)-1\(number / 810_000 % 10)")
+      default: return nil
+      }
+    }
+
     /// A value that no column of the type can hold or be compared with.
     static func excludes(_ value: PayloadReader.Item, _ type: String) -> Bool {
       switch value {

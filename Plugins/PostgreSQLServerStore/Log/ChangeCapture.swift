@@ -43,8 +43,20 @@
       let drops = Self.triggers.map { "DROP TRIGGER IF EXISTS \(quoted(Self.trigger(t, $0))) ON \(name)" }
       return drops + (eachRow ? ofRows : ofStatements)
         + function(
-          "truncate", [entry(LogOperation.delete, "x", old: true, from: hasParts ? Self.truncated : "\(name) x")])
+          "truncate",
+          [entry(LogOperation.delete, "x", old: true, from: hasParts ? Self.truncated : "\(name) x"), unseen])
         + [trigger("truncate", "BEFORE TRUNCATE", "FOR EACH STATEMENT")]
+    }
+
+    /// `TRUNCATE` also takes the rows that the transaction's snapshot does not see. Which they are nobody can say here: the group comes
+    /// whole once (`CaptureMarks`).
+    private var unseen: String {
+      """
+      IF pg_catalog.current_setting('transaction_isolation') NOT LIKE 'read %' THEN
+          INSERT INTO \(quoted(schema)).salvor_server (key, value) VALUES ('\(CaptureMarks.key(t))', '')
+            ON CONFLICT (key) DO UPDATE SET value = '';
+        END IF
+      """
     }
 
     private var ofRows: [String] {

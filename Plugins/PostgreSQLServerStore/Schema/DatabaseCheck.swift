@@ -1,7 +1,13 @@
 #if PostgreSQL
   import SalvorModel
   import SalvorStorage
+  import SalvorWire
   import ServerStoreSupport
+
+  extension ServerTable {
+    /// As `salvor_table` has the columns.
+    var columnNames: String { JSONValue.array(table.columns.map { .string($0.name) }).text }
+  }
 
   /// What keeps a database from being the consolidated one, each by name and with the way on.
   struct DatabaseCheck {
@@ -77,6 +83,12 @@
         return ["\(table.name): the schema \(settings.tablesIn) has no such table."]
       }
       var problems = try missingRights(table, name)
+      let unlogged = try ([name] + parts(of: table.name, 0).map(\.name)).filter {
+        try holds("SELECT relpersistence <> 'p' FROM pg_class WHERE oid = to_regclass(?1)", $0)
+      }
+      problems += unlogged.map {
+        "\(table.name): PostgreSQL empties it when it crashes: ALTER TABLE \($0) SET LOGGED."
+      }
       let key = try key(of: name)
       if key.map(\.name) != table.primaryKey {
         problems.append(
@@ -134,13 +146,32 @@
     }
 
     /// The synchronized tables whose triggers somebody has dropped, disabled or altered: what was written meanwhile is in no entry
-    /// of the log. And those whose keys are proved at another moment now.
+    /// of the log. And those that lack a column, or whose keys are proved at another moment now.
     func uncaptured(_ tables: [ServerTable], capturesReplicas: Bool) throws -> [String] {
       try tables.filter { table in
         let eachRow = try needsRowTriggers(table.name, capturesReplicas: capturesReplicas)
         return try capture(table.name, table.number, eachRow: eachRow) != .whole
-          || defersKeys(table.name) != table.defersKeys
+          || defersKeys(table.name) != table.defersKeys || lacksColumn(table)
       }.map(\.name)
+    }
+
+    /// The tables that another process of the same schema has sent whole since these were read.
+    func renewed(_ tables: [ServerTable]) throws -> [String] {
+      let now = try connection.rows("SELECT t, generation, columns, grouping FROM salvor_table")
+      return tables.filter { table in
+        now.contains { row in
+          row[0] == .integer(table.number) && row[1] != .integer(table.generation)
+            && row[2].string == table.columnNames && row[3].string == table.table.group
+        }
+      }.map(\.name)
+    }
+
+    /// PostgreSQL lets columns be renamed that a trigger's function names.
+    private func lacksColumn(_ table: ServerTable) throws -> Bool {
+      let found = try connection.rows(
+        "SELECT attname::text FROM pg_attribute WHERE attrelid = to_regclass(?1) AND attnum > 0 AND NOT attisdropped",
+        .text(Array(name(table.name).utf8)))
+      return !Set(table.columns.map(\.name)).isSubset(of: found.compactMap { $0[0].string })
     }
 
     /// - Parameters:

@@ -9,13 +9,13 @@
   struct Installation {
     let connection: PostgreSQLConnection
     private let setup: ServerSetup
-    private let schema: Schema
+    let schema: Schema
     private let random: any RandomSource
     private let clock: any Clock
     private let capturesReplicas: Bool
     /// The server that this process has seen in the database; nil: none.
     private let expected: ServerID?
-    private var settings: ConnectionSettings { connection.settings }
+    var settings: ConnectionSettings { connection.settings }
     private var isLater = false
     /// The operator has said that the tables are right as they are (`takeRows`).
     private var takesRows = false
@@ -23,11 +23,15 @@
     private var altered: Set<String> = []
     /// Parts that tables have got since their triggers were looked at.
     private var came: [String: [String]] = [:]
-    private(set) var notices: [String] = []
+    /// Tables whose triggers were away for a while.
+    private var interrupted: Set<String> = []
+    /// What was seen of tables whose triggers stay.
+    private var marks: [String: CaptureMarks] = [:]
+    var notices: [String] = []
     private(set) var opening: ServerOpening
 
     /// What the database has of a table that was synchronized before.
-    private struct Known {
+    struct Known {
       var number: Int64
       var generation: Int64
       var columns: [String]
@@ -102,8 +106,9 @@
         guard known[table.name]?.generation == table.generation else { continue }
         let count = try RowProof(connection: connection, table: table)
           .disagreeing(tellsDeletes: !needsRowTriggers(table.name))
-        guard count > 0 else { continue }
-        guard takesRows else {
+        let isInterrupted = interrupted.contains(table.name)
+        guard count > 0 || isInterrupted else { continue }
+        guard takesRows || count == 0 else {
           refused.append("\(table.name) (\(count))")
           continue
         }
@@ -111,7 +116,9 @@
         try connection.run(
           "UPDATE salvor_table SET generation = ?2 WHERE t = ?1", .integer(table.number),
           .integer(table.generation + 1))
-        notices.append("\(table.name): its rows are taken as they are; the table's group is sent whole once.")
+        let what =
+          count > 0 ? "its rows are taken as they are" : "a trigger of the change log was disabled, and enabled again"
+        notices.append("\(table.name): \(what); the table's group is sent whole once.")
       }
       guard let first = refused.first else { return }
       throw SalvorError(
@@ -164,7 +171,7 @@
 
     // MARK: Differences
 
-    private func name(_ table: String) -> String { "\(quoted(settings.tablesIn)).\(quoted(table))" }
+    func name(_ table: String) -> String { "\(quoted(settings.tablesIn)).\(quoted(table))" }
 
     /// Renames, as the schema declares them (`renamedFrom`); what is known under the new names.
     private mutating func carry(_ known: [String: Known]) throws -> [String: Known] {
@@ -308,123 +315,6 @@
       return found
     }
 
-    private static func worded(_ refusal: (place: String, what: String)) -> String {
-      refusal.what.hasPrefix(refusal.place) ? refusal.what : "\(refusal.place): \(refusal.what)"
-    }
-
-    /// Of a table that is to be made.
-    private func refusalsOfNew(_ table: Table) throws -> [(place: String, what: String)] {
-      var found: [(place: String, what: String)] = []
-      if let long = ([table.name] + table.columns.map(\.name)).first(where: {
-        $0.utf8.count > DatabaseCheck.nameBytesMax
-      }) {
-        found.append((long, "has more than \(DatabaseCheck.nameBytesMax) bytes, and PostgreSQL would cut it"))
-      }
-      if try !DatabaseCheck(connection).canMakeTables() {
-        found.append(
-          (
-            table.name,
-            "is not there, and the role may not make tables in the schema \(settings.tablesIn): GRANT CREATE, USAGE ON SCHEMA, or make the table"
-          ))
-      }
-      return found
-    }
-
-    /// Of a table that is there.
-    private mutating func refusals(of table: Table, _ facts: TableFacts, _ known: Known?) throws -> [(
-      place: String, what: String
-    )] {
-      var found = try DatabaseCheck(connection).problems(of: table).map { (place: table.name, what: $0) }
-      let isReadable = found.isEmpty
-      let isOwn = try DatabaseCheck(connection).owns(table)
-      for column in table.columns where facts.column(column.name) == nil {
-        if !isAddable(column, to: table) {
-          found.append(
-            ("\(table.name).\(column.name)", "is missing in the table, and is neither nullable nor has a default"))
-        } else if !isOwn {
-          found.append(
-            (
-              "\(table.name).\(column.name)",
-              "is missing in the table, and only the table's owner can add it; add it, or give the role the owner's rights"
-            ))
-        }
-      }
-      found += problems(of: table, facts, known)
-      if isReadable { try refuseNulls(of: table, facts, &found) }
-      return found
-    }
-
-    private func isAddable(_ column: Column, to table: Table) -> Bool {
-      !table.primaryKey.contains(column.name) && (column.nullable || column.defaultValue != nil)
-    }
-
-    private func problems(of table: Table, _ facts: TableFacts, _ known: Known?) -> [(place: String, what: String)] {
-      var found: [(place: String, what: String)] = []
-      for column in table.columns {
-        guard let there = facts.column(column.name) else { continue }
-        let place = "\(table.name).\(column.name)"
-        if let problem = PostgreSQLType.problem(column.type, there.type) { found.append((place, problem)) }
-        if there.isGenerated { found.append((place, "is a generated column; leave it out of the schema")) }
-        if table.primaryKey.contains(column.name), !PostgreSQLType.canBeKey(there.type) {
-          found.append(
-            (place, "is \(there.type), which a key cannot travel as; use an integer type, text, uuid or bytea"))
-        }
-        if column.nullable, there.notNull { found.append((place, "is NOT NULL in the table, nullable in the schema")) }
-      }
-      for column in facts.columns
-      where table.columnIndex(column.name) == nil && !table.hasDropped(column.name) {
-        let place = "\(table.name).\(column.name)"
-        if known?.columns.contains(column.name) == true {
-          found.append((place, "is in the table, not in the schema (was it dropped or renamed?)"))
-        } else if column.notNull, !column.hasDefault, !column.isGenerated {
-          found.append(
-            (place, "is in the table and not in the schema, and new rows need a value for it; give it a default"))
-        }
-      }
-      let uniques = facts.uniques.filter { !$0.isPartial }.map { Set($0.columns.compactMap(\.self)) }
-      for unique in table.unique where !uniques.contains(Set(unique)) {
-        found.append(("\(table.name).\(unique.joined(separator: ", "))", "has no UNIQUE constraint in the table"))
-      }
-      for reference in table.references where facts.column(reference.column) != nil {
-        guard schema.table(reference.table)?.primaryKey.count == 1 else { continue }
-        let place = "\(table.name).\(reference.column)"
-        guard
-          let key = facts.foreignKeys.first(where: { $0.column == reference.column && $0.parent == reference.table })
-        else {
-          found.append((place, "has no foreign key to \(reference.table) in the table"))
-          continue
-        }
-        if key.onDelete != reference.onDelete.rawValue {
-          found.append(
-            (
-              place,
-              "is ON DELETE \(key.onDelete.uppercased()) in the table, \(reference.onDelete.rawValue) in the schema"
-            ))
-        }
-      }
-      return found
-    }
-
-    /// Devices enforce what the schema says of a row.
-    private mutating func refuseNulls(
-      of table: Table, _ facts: TableFacts, _ refusals: inout [(place: String, what: String)]
-    ) throws {
-      let lax = table.columns.filter { !$0.nullable && facts.column($0.name)?.notNull == false }
-      guard !lax.isEmpty else { return }
-      let counts = lax.map { "count(*) FILTER (WHERE \(quoted($0.name)) IS NULL)" }.joined(separator: ", ")
-      let nulls = try connection.rows("SELECT \(counts) FROM \(name(table.name))").first ?? []
-      for (column, count) in zip(lax, nulls) where count.integer ?? 0 > 0 {
-        refusals.append(
-          (
-            "\(table.name).\(column.name)",
-            "is NULL in \(count.integer ?? 0) rows and not nullable in the schema; give them a value"
-          ))
-      }
-      notices.append(
-        "\(table.name): \(lax.map(\.name).joined(separator: ", ")) may be NULL in the table and not in the schema; a row that another program writes so could not come to devices."
-      )
-    }
-
     // MARK: Catalog
 
     private mutating func makeCatalogTables(
@@ -442,12 +332,15 @@
           generation = before.generation
           if before.columns != columns { altered.insert(table.name) }
           let found = Set(columns).subtracting(before.columns).filter { !added.contains("\(table.name).\($0)") }
+          let seen = try DatabaseCheck(connection).marks(of: table.name, number)
           let capture = try DatabaseCheck(connection).capture(
             table.name, number, eachRow: needsRowTriggers(table.name))
           if case .partsCame(let names) = capture { came[table.name] = names }
+          if capture == .interrupted { interrupted.insert(table.name) }
+          if capture != .lacking { marks[table.name] = seen }
           if capture == .lacking {
             notices.append(
-              "\(table.name): a trigger of the change log was missing, disabled, or one that does not see all that is written, or a part of the table is gone. The triggers were replaced; the table's group is sent whole once."
+              "\(table.name): a trigger of the change log was missing, disabled, or one that does not see all that is written, a part of the table is gone, a value of an enum was renamed, or a TRUNCATE did not see all rows. The table's group is sent whole once."
             )
             generation += 1
           } else if !found.isEmpty || before.grouping != table.group {
@@ -552,6 +445,7 @@
         "triggers.\(table.number)", statements,
         isThere: try !altered.contains(table.name) && isCaptured(table.name, table.number))
       try captureParts(parts, of: table, capture)
+      try DatabaseCheck(connection).noteMarks(of: table.name, table.number, seen: marks[table.name])
     }
 
     /// Parts have triggers of their own, and those that are none any more have none.

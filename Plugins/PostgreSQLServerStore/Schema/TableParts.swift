@@ -19,21 +19,26 @@
       case whole
       /// These parts have come since the last look. What is written into them is captured, their rows of before are not.
       case partsCame([String])
-      /// A trigger was away, or a part has gone with its rows: nobody knows what the log lacks.
+      /// A trigger was away, and is there again (`CaptureMarks`).
+      case interrupted
+      /// A trigger is away, a part has gone with its rows, or rows have changed that no trigger saw: nobody knows what the log lacks.
       case lacking
     }
 
     func capture(_ table: String, _ number: Int64, eachRow: Bool) throws -> Capture {
       guard try isCaptured(table, number, eachRow: eachRow) else { return .lacking }
+      let finding = try knownMarks(number).map { try marks(of: table, number).finding(since: $0) } ?? .same
+      if finding == .changed { return .lacking }
+      let whole = finding == .same ? Capture.whole : .interrupted
       let parts = try parts(of: table, number)
       let known = try knownParts(number)
-      if parts.isEmpty, known?.isEmpty ?? true { return .whole }
+      if parts.isEmpty, known?.isEmpty ?? true { return whole }
       let names = Set(parts.map(\.name))
       guard let known, known.isSubset(of: names),
         parts.allSatisfy({ $0.isCaptured || !known.contains($0.name) })
       else { return .lacking }
       let came = names.subtracting(known).sorted()
-      return came.isEmpty ? .whole : .partsCame(came)
+      return came.isEmpty || whole != .whole ? whole : .partsCame(came)
     }
 
     func parts(of table: String, _ number: Int64) throws -> [TablePart] {

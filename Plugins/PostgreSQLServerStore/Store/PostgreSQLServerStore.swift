@@ -234,7 +234,8 @@
       guard isDue else { return try checkFit() }
       let capturesReplicas = options.capturesReplicas
       let lost = try await books.run { connection in
-        try DatabaseCheck(connection).uncaptured(view.catalog.tables, capturesReplicas: capturesReplicas)
+        let (check, tables) = (DatabaseCheck(connection), view.catalog.tables)
+        return try check.uncaptured(tables, capturesReplicas: capturesReplicas) + check.renewed(tables)
       }
       if !lost.isEmpty {
         do {

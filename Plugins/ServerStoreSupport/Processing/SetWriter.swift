@@ -47,7 +47,7 @@ struct SetWriter {
       let passedOver = try connection.savepoint("salvor_rows") { try run(ordered) }
       return Outcome(broken: try leftBroken(), passedOver: passedOver)
     } catch let refused as RefusedRow {
-      let text = refusal(for: refused)
+      let text = refusal(refused.error, of: refused.table)
       guard isUnique(refused.error) else { return Outcome(broken: Broken(text: text, rows: [refused.hash])) }
       // A database checks unique values row by row: a value that another row of the set gives up must be free first.
       do {
@@ -134,13 +134,16 @@ struct SetWriter {
         unique.contains(table.columns[place].name) && !before[place].isNull
           && row.now.map { $0[place] != before[place] } ?? true
       }
-      try update(row.table, row.key, places, places.map { standIn(table.columns[$0]) })
+      // What nothing can stand in for, such as a boolean, is refused as the value that is taken.
+      try name(row) { try update(row.table, row.key, places, places.map { standIn(table, $0) }) }
     }
   }
 
-  private func standIn(_ column: Column) -> Value {
+  private func standIn(_ table: ServerTable, _ place: Int) -> Value {
+    let column = table.columns[place]
     let bits = Int64.random(in: Int64.min ... -1_000_000_000_000)
     if column.nullable { return .null }
+    if let value = table.dialect.standIn(table.types[place], bits) { return value }
     switch column.type {
     case .integer, .boolean: return .integer(bits)
     case .real: return .real(Double(bits))
@@ -207,9 +210,10 @@ struct SetWriter {
     return isReferenced
   }
 
-  /// A foreign key of an adopted table that the schema does not name.
+  /// A foreign key of an adopted table that the schema does not name, or a trigger that waits for the end.
   private func leftBroken() throws -> Broken? {
-    guard try connection.hasUnresolvedReferences else { return nil }
+    guard let error = try connection.unresolved else { return nil }
+    if connection.failure(error) == .trigger { return Broken(text: refusal(error)) }
     return Broken(
       text: RefusalText(
         .constraint, "A foreign key of the server's database is broken by the request. Correct its rows."))
@@ -218,21 +222,23 @@ struct SetWriter {
   /// The longest text of a trigger that is passed on.
   private static let messageCharactersMax = 1000
 
-  private func refusal(for refused: RefusedRow) -> RefusalText {
+  /// - Parameter table: nil: what is proved at the end names none.
+  private func refusal(_ error: SalvorError, of table: String? = nil) -> RefusalText {
     // The words of its RAISE, which its author wrote for the person who reads them.
-    let isTrigger = connection.failure(refused.error) == .trigger
+    let isTrigger = connection.failure(error) == .trigger
+    let (place, row) = (table.map { "\($0): t" } ?? "T", table.map { "a row of \($0)" } ?? "a row")
     if catalog.withholdsMessages {
       let what = isTrigger ? "trigger" : "constraint"
       return RefusalText(
-        .constraint, "A \(what) of the server's database refused a row of \(refused.table). Correct the row.")
+        .constraint, "A \(what) of the server's database refused \(row). Correct the row.")
     }
-    if connection.failure(refused.error) == .value {
+    if connection.failure(error) == .value {
       return RefusalText(
-        .notStorable, "\(refused.table): the server's database cannot store a value of the row. Correct the value.")
+        .notStorable, "\(place)he server's database cannot store a value of the row. Correct the value.")
     }
-    let words = String(refused.error.storeDetail.prefix(Self.messageCharactersMax))
+    let words = String(error.storeDetail.prefix(Self.messageCharactersMax))
     if isTrigger {
-      return RefusalText(.constraint, "\(refused.table): the server's database refused the row: \(words)")
+      return RefusalText(.constraint, "\(place)he server's database refused the row: \(words)")
     }
     // The database's own words: names of tables, columns and constraints, no values.
     return RefusalText(.constraint, "\(words). Correct the row.")

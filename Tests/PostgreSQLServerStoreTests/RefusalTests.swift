@@ -1,0 +1,170 @@
+#if PostgreSQL
+  import SalvorModel
+  import SalvorStorage
+  import SalvorWire
+  import Testing
+
+  @testable import PostgreSQLServerStore
+
+  /// What the application's own tables do with rows of devices: one row that they refuse stops no other, and none that they take is refused.
+  @Suite(.enabled(if: PrivateCluster.isThere, "PostgreSQL is not installed here: these tests did not run"))
+  struct RefusalTests {
+    private let settings: ConnectionSettings
+    private let desk: PostgreSQLConnection
+
+    init() throws {
+      settings = try #require(PrivateCluster.shared).database()
+      desk = try PostgreSQLConnection(settings)
+      try desk.execute("SET search_path = public")
+    }
+
+    private func open(_ tables: Table...) async throws -> PostgreSQLServerStore {
+      let store = PostgreSQLServerStore(PostgreSQLServerStore.Options(url: settings.url, connections: 4))
+      _ = try await store.open(ServerSetup(schema: Schema(tables: tables)))
+      return store
+    }
+
+    private func table(_ name: String, _ key: ColumnType, _ columns: Column..., unique: [[String]] = []) -> Table {
+      Table(name, primaryKey: ["id"], columns: [Column("id", key)] + columns, unique: unique)
+    }
+
+    /// One upload of requests of one change each.
+    private func upload(
+      _ store: PostgreSQLServerStore, _ changes: [(shape: UploadShape, values: [Value])]
+    ) async throws -> UploadResults {
+      let remote = RemoteID(from: SystemRandom()), stamp = RequestStamp(from: SystemRandom())
+      try await store.register(remote, principal: "anna")
+      let head = try await store.sweep().number
+      var writer = UploadChunkWriter()
+      for (place, change) in changes.enumerated() {
+        let shape = writer.place(of: change.shape)
+        writer.beginChange(shape: shape, stamp: stamp, counter: Int64(place + 1), made: head)
+        for value in change.values { writer.value(value) }
+        writer.endChange()
+      }
+      let chunk = UploadChunk(
+        bytes: writer.finish(), firstCounter: writer.firstCounter, lastCounter: writer.lastCounter,
+        changeCount: writer.changeCount, isLast: true)
+      return try await store.process(
+        ProcessRequest(
+          remote: remote, sequence: SequenceID(from: SystemRandom()), principal: Principal(name: "anna"),
+          chunks: [chunk]))
+    }
+
+    private func insert(_ table: String, _ columns: [String], _ values: Value...) -> (UploadShape, [Value]) {
+      (UploadShape(table: table, operation: .insert, columns: columns), values)
+    }
+
+    private func update(_ table: String, _ column: String, _ key: Value, _ old: Value, _ new: Value)
+      -> (UploadShape, [Value])
+    {
+      (UploadShape(table: table, operation: .update, columns: [column]), [key, old, new])
+    }
+
+    private func rows(_ sql: String) throws -> [String] { try desk.rows(sql).compactMap { $0[0].string } }
+
+    @Test(
+      "A key that is GENERATED ALWAYS AS IDENTITY takes the devices' values, of one row and of many",
+      arguments: [1, 20])
+    func identityAlways(count: Int) async throws {
+      try desk.execute("CREATE TABLE item (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, body text)")
+      let store = try await open(table("item", .integer, Column("body", .text, nullable: true)))
+      let made = (1...count).map { insert("item", ["id", "body"], .integer(Int64($0)), "made") }
+      let results = try await upload(store, made)
+      #expect(results.acceptedRequests == Int64(count) && results.refused.isEmpty, "\(results.refused)")
+      let changed = (1...count).map { update("item", "body", .integer(Int64($0)), "made", "changed") }
+      #expect(try await upload(store, changed).acceptedRequests == Int64(count))
+      #expect(try desk.integer("SELECT count(*) FROM item WHERE body = 'changed'") == Int64(count))
+      await store.close()
+    }
+
+    @Test(
+      "A trigger that waits for the end of the transaction refuses its row alone, in its own words", arguments: [1, 20])
+    func deferredTrigger(others: Int) async throws {
+      try desk.execute(
+        """
+        CREATE TABLE item (id text PRIMARY KEY, body text);
+        CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN
+          IF NEW.body = 'bad' THEN RAISE 'the house is full'; END IF; RETURN NULL; END$$;
+        CREATE CONSTRAINT TRIGGER refuse AFTER INSERT OR UPDATE ON item DEFERRABLE INITIALLY DEFERRED
+          FOR EACH ROW EXECUTE FUNCTION refuse()
+        """)
+      let store = try await open(table("item", .text, Column("body", .text, nullable: true)))
+      let bodies = (0..<others).map { "\($0)" } + ["bad"] + (others..<2 * others).map { "\($0)" }
+      let results = try await upload(
+        store, bodies.map { insert("item", ["id", "body"], .text("k\($0)"), .text($0)) })
+      #expect(results.acceptedRequests == Int64(2 * others))
+      #expect(results.refused.map(\.counter) == [Int64(others + 1)])
+      #expect(results.refused.first?.message.contains("the house is full") == true, "\(results.refused)")
+      #expect(try desk.integer("SELECT count(*) FROM item WHERE body <> 'bad'") == Int64(2 * others))
+      #expect(try desk.integer("SELECT count(*) FROM item") == Int64(2 * others))
+      await store.close()
+    }
+
+    @Test("Rows that a trigger changes while a set is written are written one by one")
+    func setsThatATriggerChanges() async throws {
+      try desk.execute(
+        """
+        CREATE TABLE address (id text PRIMARY KEY, customer text, main integer);
+        CREATE FUNCTION one_main() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN
+          IF NEW.main = 1 THEN
+            UPDATE address SET main = 0 WHERE customer = NEW.customer AND id <> NEW.id AND main = 1;
+          END IF; RETURN NEW; END$$;
+        CREATE TRIGGER one_main BEFORE INSERT OR UPDATE ON address FOR EACH ROW EXECUTE FUNCTION one_main();
+        INSERT INTO address SELECT c || '-' || i, c, i - 1 FROM generate_series(1, 9) c, generate_series(1, 2) i
+        """)
+      let store = try await open(
+        table("address", .text, Column("customer", .text, nullable: true), Column("main", .integer, nullable: true)))
+      let results = try await upload(
+        store,
+        (1...9).map { update("address", "main", .text("\($0)-1"), 0, 1) }
+          + (1...9).map { update("address", "main", .text("\($0)-2"), 1, 0) })
+      #expect(results.acceptedRequests == 18 && results.refused.isEmpty, "\(results.refused)")
+      #expect(try rows("SELECT id FROM address WHERE main = 1 ORDER BY id") == (1...9).map { "\($0)-1" })
+      await store.close()
+    }
+
+    @Test(
+      "Unique values that two rows swap are swapped; where nothing can stand in for one meanwhile both changes are refused, and nothing else"
+    )
+    func swappedUniqueValues() async throws {
+      let ones = "11111111-2222-3333-4444-555555555555", twos = "21111111-2222-3333-4444-555555555555"
+      let cases: [(type: String, kind: ColumnType, one: Value, other: Value, isSwapped: Bool)] = [
+        ("text", .text, "aa", "bb", true), ("varchar(20)", .text, "aa", "bb", true),
+        ("uuid", .text, .text(ones), .text(twos), true), ("date", .timestamp, "2026-01-01", "2026-01-02", true),
+        ("timestamptz", .timestamp, "2026-01-01 00:00:00+00", "2026-01-02 00:00:00+00", true),
+        ("numeric", .text, "1.5", "2.5", true), ("smallint", .integer, 1, 2, true), ("integer", .integer, 1, 2, true),
+        ("bigint", .integer, 1, 2, true), ("jsonb", .json, "{}", "[]", true),
+        ("bytea", .blob, .blob([1]), .blob([2]), true),
+        ("varchar(2)", .text, "aa", "bb", false), ("numeric(4, 1)", .text, "1.5", "2.5", false),
+        ("mood", .text, "sad", "glad", false), ("integer CHECK (u > 0)", .integer, 1, 2, false),
+      ]
+      try desk.execute("CREATE TYPE mood AS ENUM ('sad', 'glad'); CREATE TABLE other (id text PRIMARY KEY)")
+      for (place, entry) in cases.enumerated() {
+        try desk.execute("CREATE TABLE t\(place) (id text PRIMARY KEY, u \(entry.type) NOT NULL, UNIQUE (u))")
+      }
+      let tables = cases.enumerated().map { table("t\($0)", .text, Column("u", $1.kind), unique: [["u"]]) }
+      let store = PostgreSQLServerStore(PostgreSQLServerStore.Options(url: settings.url, connections: 4))
+      _ = try await store.open(ServerSetup(schema: Schema(tables: tables + [table("other", .text)])))
+      for (place, entry) in cases.enumerated() {
+        let name = "t\(place)"
+        let rows = [("1", entry.one), ("2", entry.other)].map { insert(name, ["id", "u"], .text($0), $1) }
+        #expect(try await upload(store, rows).acceptedRequests == 2, "\(entry.type)")
+        let before = try desk.rows("SELECT u::text FROM \(name) ORDER BY id")
+        let results = try await upload(
+          store,
+          [
+            insert("other", ["id"], .text(name)), update(name, "u", "1", entry.one, entry.other),
+            update(name, "u", "2", entry.other, entry.one),
+          ])
+        let after = try desk.rows("SELECT u::text FROM \(name) ORDER BY id")
+        #expect(after == (entry.isSwapped ? before.reversed() : before), "\(entry.type): \(after)")
+        let refused = entry.isSwapped ? [] : ["2 constraint", "3 blocked"]
+        #expect(
+          results.refused.map { "\($0.counter) \($0.reason.rawValue)" } == refused, "\(entry.type): \(results.refused)")
+      }
+      #expect(try desk.integer("SELECT count(*) FROM other") == Int64(cases.count))
+      await store.close()
+    }
+  }
+#endif
