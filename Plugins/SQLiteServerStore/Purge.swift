@@ -47,6 +47,7 @@ extension ServerWriter {
         _ = try open.log.sweep()
         return report
       }
+      try notePurges()
       // The log beside the database still holds what was.
       try? opened().connection.checkpoint(.truncate)
       return report
@@ -55,13 +56,15 @@ extension ServerWriter {
 
   func releasePurged(_ keys: [Key], of table: String) throws -> Int64 {
     let now = options.clock.now()
-    return try transaction(durable: true) { open in
+    let count = try transaction(durable: true) { open in
       let place = try Purge.place(of: table, open.catalog)
       let book = try PurgeBook(open.connection)
       return try book.note(
         .release, keys, of: open.catalog.tables[place], at: now, in: options.isFile ? purgeLedger : nil,
         open.opening.serverID)
     }
+    try notePurges()
+    return count
   }
 
   /// An act ends when it is so old, and so much older than the oldest copy that may be put back: the copy may have been under way

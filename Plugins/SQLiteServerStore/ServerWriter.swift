@@ -36,6 +36,8 @@ actor ServerWriter {
     var side: SideFile?
     /// The newest commit that was seen, which the side file names.
     var written: Commit?
+    /// The last act of the ledger of purged rows that was seen: what a restore has erased again makes no commit.
+    var purged: PurgeEnd?
     /// SQLite's own count of what other connections have written, when `written` was last looked for.
     var others: Int64?
     /// SQLite's own count, when the triggers were last looked at.
@@ -118,6 +120,7 @@ actor ServerWriter {
     let head = try connection.transaction(.immediate) { try log.sweep() }
     // What the side file remembers of a later time stays until there is a new commit: each start says so until then.
     if opening.isRestored { open.written = head }
+    open.purged = try PurgeBook(connection).last()
     note(try newCommit(open), &open)
     interruption.add(connection)
     return open
@@ -166,7 +169,9 @@ actor ServerWriter {
     guard try open.connection.tableShape("salvor_commit") != nil, try seen.isKnown(open.connection) else {
       throw interruption.part()
     }
-    open.others = others
+    let purges = try PurgeBook(open.connection)
+    guard try open.purged.map(purges.has) ?? true else { throw interruption.part() }
+    (open.others, open.purged) = (others, try purges.last())
   }
 
   /// Before anything is written into what somebody has put into the file.
@@ -217,6 +222,12 @@ actor ServerWriter {
       }
     return SideFile.Content(
       server: open.opening.serverID, incarnation: incarnation ?? open.opening.incarnation, commit: head)
+  }
+
+  /// The ledger of purged rows has another last act.
+  func notePurges() throws {
+    guard let open else { return }
+    self.open?.purged = try PurgeBook(open.connection).last()
   }
 
   private func note(_ news: SideFile.Content?, _ open: inout Open) {

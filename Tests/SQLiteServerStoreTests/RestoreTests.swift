@@ -286,6 +286,28 @@ import Testing
     await desk.store.close()
   }
 
+  /// Seed 9151024 of `in-place`: the second copy has every commit, and the next purge wrote the file anew without the act.
+  @Test("a purge stands where the same copy is put into the open file twice, which takes no commit the second time")
+  func lostPurgeInPlace() async throws {
+    let (desk, copy) = try await desk()
+    try await write(desk, "c")
+    _ = try await desk.store.purge([["c"]], of: "site")
+    for _ in 0..<2 {
+      try SQLiteConnection(copy, mode: .readOnly).backup(into: try desk.other())
+      for _ in 0..<2 { _ = try? await desk.store.sweep() }
+      #expect(try desk.other().integer("SELECT count(*) FROM salvor_purge") == 1)
+    }
+    try SQLiteConnection(copy, mode: .readOnly).backup(into: try desk.other())
+    // He is told to try again until the server has reopened it.
+    _ = try? await desk.store.purge([["x"]], of: "site")
+    for _ in 0..<2 { _ = try? await desk.store.sweep() }
+    _ = try await desk.store.purge([["x"]], of: "site")
+    #expect(try desk.other().integer("SELECT count(*) FROM salvor_purge") == 2)
+    try await desk.restart()
+    #expect(try desk.other().integer("SELECT count(*) FROM salvor_purge") == 2)
+    await desk.store.close()
+  }
+
   @Test("a copy that was put back by other means is a restore, too; who wrote is not known then")
   func restoredByHand() async throws {
     let (desk, copy) = try await desk()

@@ -38,6 +38,27 @@ struct KeySetTests {
     try connection.execute(sql)
   }
 
+  /// Seed 36 of `groups`: what was compared in a group's second synchronization went straight into its empty table, with another group's
+  /// first rows, and had no version.
+  @Test(
+    "a row that came with another group's first download, and that the server loses, is in the archive (semantics 9)")
+  func lostBesideAFirstDownload() async throws {
+    let fleet = try Fleet(schema: Self.schema)
+    try await fleet.start()
+    let a = try fleet.device("a")
+    #expect(try await a.sync(["reference"]).error == nil)
+    try await fleet.backup("noon")
+    try fleet.serverConnection().execute("INSERT INTO severity VALUES (1, 'minor')")
+    #expect(try await a.sync().error == nil)
+    try fleet.expectEqual(tables, [a])
+    try await fleet.restore("noon")
+    let report = try await a.sync()
+    #expect(report.error == nil && report.recovery?.reason == .serverRestored)
+    try fleet.expectEqual(tables, [a])
+    let entries = try await a.open().errorArchive()
+    #expect(entries.map(\.table) == ["severity"] && entries.map(\.reason) == ["lost-on-server"])
+  }
+
   @Test("a sync with nothing new is one round trip, and brings no row")
   func nothingNew() async throws {
     let (fleet, a) = try await fleet()

@@ -88,6 +88,9 @@ final class ApplyAhead {
     }
   }
 
+  /// By number.
+  var tablesThatComeWhole: Set<Int64> { apply.stream.comingWhole }
+
   /// After the last page; then commit.
   func finish(_ groups: Set<String>) throws -> ApplyReport {
     try apply.report(context.settle(apply.end(groups)))

@@ -28,6 +28,8 @@ final class DownloadStream {
   private let history: SQLiteStatement
   /// By table: the version of rows that come without one.
   var comparedVersions: [Int64: Int64] = [:]
+  /// Tables of which the download says that every row comes.
+  private(set) var comingWhole: Set<Int64> = []
   /// Columns that do not come, since the server does not know them yet.
   private let additions: LocalAdditions
   /// In a recovery: what becomes of the bases.
@@ -191,7 +193,11 @@ final class DownloadStream {
     while let event = try reader.next() {
       switch event {
       case .full(let names):
-        for name in names { try mayGoAhead(try context.captured(name)) }
+        for name in names {
+          let table = try context.captured(name)
+          comingWhole.insert(table.number)
+          try mayGoAhead(table)
+        }
         try arrival?.comeWhole(names)
       case .table(let name, let columns):
         let found = try self.target(name)
@@ -236,8 +242,13 @@ final class DownloadStream {
   }
 
   private func mayGoAhead(_ table: CapturedTable) throws {
+    guard ahead || arrival != nil else { return }
     if ahead, !touched.isWhole.contains(table.number) { throw NotAhead() }
     if let arrival, arrival.twin(of: table) == nil { throw NotAhead() }
+    // Rows of a group that was synchronized have a version: those that were compared, the download's end, which is not known yet.
+    if !comingWhole.contains(table.number), try context.connection.isSynchronized(context.group(of: table.number)) {
+      throw NotAhead()
+    }
   }
 
   /// For each column of the chunk its place in the upsert statement.

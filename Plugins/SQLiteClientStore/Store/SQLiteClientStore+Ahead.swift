@@ -32,7 +32,7 @@ extension SQLiteClientStore {
     do {
       let report = try ahead.finish(Set(end.groups.map(\.name)))
       let groups = try context.connection.groupStates(context.schema.groups)
-      try move(end, comingWhole(end, groups, [], context), context)
+      try move(end, comingWhole(end, groups, ahead.tablesThatComeWhole, context), context)
       try context.connection.execute("COMMIT")
       self.ahead = nil
       uploadPlan = nil

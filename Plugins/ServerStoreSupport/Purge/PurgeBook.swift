@@ -56,6 +56,19 @@ package struct PurgeBook {
     try connection.scalar("SELECT seal FROM salvor_purge ORDER BY n DESC LIMIT 1")?.string ?? ended().seal
   }
 
+  /// How many acts there ever were, and the seal of the last of them.
+  package func last() throws -> PurgeEnd {
+    let last = try connection.rows("SELECT n, seal FROM salvor_purge ORDER BY n DESC LIMIT 1").first
+    return try last.map { PurgeEnd(count: $0[0].integer ?? 0, seal: $0[1].string ?? "") } ?? ended()
+  }
+
+  /// Whether what was the last act once is here, or has ended.
+  package func has(_ last: PurgeEnd) throws -> Bool {
+    if try ended().count >= last.count { return true }
+    return try connection.scalar("SELECT seal FROM salvor_purge WHERE n = ?1", .integer(last.count))?.string
+      == last.seal
+  }
+
   /// The acts that stand here no more.
   package func ended() throws -> PurgeEnd {
     PurgeEnd(
