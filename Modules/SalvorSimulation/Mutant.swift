@@ -51,6 +51,7 @@ public enum Mutant: Sendable, Hashable, CustomStringConvertible {
       .server(.endsRangesEarly), .server(.digestsCounts):
       "restores"
     case .server(.dropsWaiting): "consent"
+    case .server(.hidesReopenings): "in-place"
     case _ where Self.healing.contains(self): "heal"
     default: "all"
     }
@@ -76,10 +77,11 @@ public enum Mutant: Sendable, Hashable, CustomStringConvertible {
   ]
 
   /// Those of healing, which its own swarm finds: rank ignored, incarnation ignored, what was written since overlooked, the own
-  /// flag ignored, the ledger not applied, offers after the queue, what waits dropped.
+  /// flag ignored, the ledger not applied, offers after the queue, what waits dropped, a copy in the open file not told of.
   public static let healing: [Mutant] = [
     .server(.ranksNothing), .server(.ordersIncarnationsBackwards), .server(.overlooksWrites),
     .device(.forgetsWhatItWrote), .forgottenLedger, .server(.putsOffersAfterTheQueue), .server(.dropsWaiting),
+    .server(.hidesReopenings),
   ]
 
   /// The five that the test of the whole runs: those that are found soonest.

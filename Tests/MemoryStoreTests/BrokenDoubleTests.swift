@@ -20,7 +20,9 @@ import Testing
   // What is wrong with snapshots is caught by a suite of its own, on stores that make them.
   @Test(
     "the server suite catches every broken store",
-    arguments: BrokenServerStore.Fault.allCases.filter { !BrokenServerStore.Fault.ofSnapshots.contains($0) })
+    arguments: BrokenServerStore.Fault.allCases.filter {
+      !BrokenServerStore.Fault.ofSnapshots.union(BrokenServerStore.Fault.ofSimulations).contains($0)
+    })
   func catches(_ fault: BrokenServerStore.Fault) async {
     let broken = memoryServer.wrapped { BrokenServerStore($0, fault) }
     #expect(await Self.isCaught(ServerStoreContract.cases, broken))

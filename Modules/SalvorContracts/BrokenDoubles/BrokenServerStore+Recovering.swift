@@ -123,3 +123,10 @@ extension BrokenServerStore: HealingServerStore {
   /// No fault changes it. Throws `failed` where the base takes no offers.
   public func setHealPace(_ pace: HealPace) async throws { try await healing().setHealPace(pace) }
 }
+
+extension BrokenServerStore: ReopeningServerStore {
+  /// `hidesReopenings`: nil, so that everybody takes it for what it was when it was opened.
+  public nonisolated var opening: ServerOpening? {
+    fault == .hidesReopenings ? nil : (base as? any ReopeningServerStore)?.opening
+  }
+}

@@ -31,11 +31,16 @@ public actor BrokenServerStore: ServerStore {
     case givesNoParts, givesPartsUnasked
     // Of snapshots.
     case knowsEveryCommit, makesForEverybody, keepsRemovedFiles, readsFromTheStart, signsAlike
+    // Of a database that becomes another one while it is open.
+    case hidesReopenings
 
     /// Those that `SnapshotContract` catches: the others' suites do not.
     public static let ofSnapshots: Set<Fault> = [
       .knowsEveryCommit, .makesForEverybody, .keepsRemovedFiles, .readsFromTheStart, .signsAlike,
     ]
+
+    /// Those that no contract suite asks for: the simulator's swarm `in-place` is there for them.
+    public static let ofSimulations: Set<Fault> = [.hidesReopenings]
   }
 
   let base: any ServerStore

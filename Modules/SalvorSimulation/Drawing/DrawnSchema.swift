@@ -147,6 +147,9 @@ public struct DrawnSchema: Sendable, Hashable {
   /// The tables that both sides have: all but those with `maintained` `client`.
   public var synchronized: [DrawnTable] { tables.filter { $0.maintained != "client" } }
 
+  /// The names of the groups that synchronize.
+  var groups: [String] { Set(synchronized.map { $0.group ?? "default" }).sorted() }
+
   /// The text of `schema.json5`.
   public var text: String {
     let parameters = tables.contains(where: \.hasRegion) ? " parameters: { region: \"text\" }," : ""
@@ -227,6 +230,7 @@ public struct DrawnSchema: Sendable, Hashable {
     schema.drawApplication(generator.derived(2), swarm)
     schema.drawScopes(generator.derived(3), swarm)
     schema.drawColumns(generator.derived(4), swarm)
+    if swarm.has(.partSyncs) { schema.drawGroups(generator.derived(5)) }
     return schema
   }
 
@@ -294,6 +298,18 @@ extension DrawnSchema {
       let (hasFlags, hasPhoto) = (generator.chance(70), generator.chance(50))
       tables[place].hasFlags = swarm.has(.flags) && hasFlags && tables[place].maintained == "dual"
       tables[place].hasPhoto = swarm.has(.blobs) && hasPhoto
+    }
+  }
+
+  /// Anew: three groups, one of which nobody names. Mostly the first tables are together, and those that reference them are in another one.
+  fileprivate mutating func drawGroups(_ generator: SeededGenerator) {
+    var generator = generator
+    let groups = ["first", "second", nil]
+    let isSplit = generator.chance(60)
+    let (split, first) = (1 + generator.below(2), generator.below(3))
+    for place in tables.indices where tables[place].maintained != "client" {
+      tables[place].group =
+        isSplit ? groups[(first + (place < split ? 0 : 1)) % 3] : generator.pick(groups) ?? nil
     }
   }
 

@@ -95,7 +95,7 @@ private struct StepDrawing {
       copy, putBack, clone, dropTriggers, deleteErrors, deleteKept, retry, reapply, withdraw, recover, deleteRemote,
       demandReset, resolve, evolveServer, evolveDevice, clockJump, verify, wait,
       powerCut, diskFault, migrate, look, subscribe, unsubscribe, leave, purge, acceptOffers, paceHealing, duel, watch,
-      setHeal, setTableHeal
+      setHeal, setTableHeal, syncGroups, uproot, moveTable, setHome, writeFault
   }
 
   /// The tables that a device can choose rows of.
@@ -121,7 +121,10 @@ private struct StepDrawing {
       (byRegion.isEmpty ? 0 : when(.subscriptions, 4), .unsubscribe), (id > 10 ? when(.absences, 2) : 0, .leave),
       (when(.purges, 3), .purge), (when(.consent, 4), .acceptOffers), (when(.consent, 2), .paceHealing),
       (devices.count > 1 ? when(.consent, 8) : 0, .duel), (when(.watches, 5), .watch),
-      (when(.healChanges, 8), .setHeal), (when(.healChanges, 3), .setTableHeal),
+      (when(.healChanges, 8), .setHeal), (when(.healChanges, 3), .setTableHeal), (when(.partSyncs, 24), .syncGroups),
+      (when(.partSyncs, 8), .uproot),
+      (when(.movedTables, 2), .moveTable), (byRegion.isEmpty ? 0 : when(.groupSubscriptions, 4), .setHome),
+      (when(.writeFaults, 6), .writeFault),
     ]
   }
 
@@ -140,9 +143,13 @@ private struct StepDrawing {
         let place = id + 1000 * (turn + 1)
         return Step.Turn(
           seconds: own.pick([0, 1, 7, 90]) ?? 1, statements: own.chance(70) ? statements(device, place, &own) : [],
-          program: swarm.has(.programs) && own.chance(40) ? programStatements(place, &own) : [])
+          program: swarm.has(.programs) && own.chance(40) ? programStatements(place, &own) : [],
+          restartsServer: swarm.has(.watchedEnds) && own.chance(40))
       }
-      return .watch(device: device, faults: faults(&own), turns: turns)
+      let faults = faults(&own)
+      let isPart = swarm.has(.partSyncs) && own.chance(50)
+      return .watch(device: device, groups: isPart ? someGroups(&own) : nil, faults: faults, turns: turns)
+    case .syncGroups: return .syncGroups(device: device, groups: someGroups(&own), faults: faults(&own))
     case .sync:
       let isBusy = swarm.has(.writesMeanwhile) && own.chance(20)
       return .sync(
@@ -194,8 +201,19 @@ private struct StepDrawing {
         ? "ALTER TABLE \(table) ADD COLUMN own\(id) TEXT" : "CREATE INDEX IF NOT EXISTS own_\(table) ON \(table) (note)"
       return .migrate(device: device, statement: statement, pauses: own.chance(70))
     case .look: return .look(device)
-    case .subscribe: return .subscribe(device, table: own.pick(byRegion) ?? "", region: region(10, &own))
-    case .unsubscribe: return .unsubscribe(device, table: own.pick(byRegion) ?? "", region: region(30, &own))
+    case .subscribe:
+      return .subscribe(device, table: target(&own), region: region(10, &own, orSetting: true))
+    case .unsubscribe: return .unsubscribe(device, table: target(&own), region: region(30, &own))
+    case .uproot: return .uproot(device: device, place: own.below(100))
+    case .moveTable:
+      return .moveTable(table: own.below(schema.tables.count), group: own.pick(["first", "second", nil]) ?? nil)
+    case .setHome: return .setHome(device, region: region(25, &own))
+    case .writeFault:
+      let fault = own.pick([MachineDisk.Fault.powerCut, .powerCut, .full, .writeError]) ?? .powerCut
+      let times = fault == .powerCut ? 1 : own.pick([1, 3, 1000]) ?? 1
+      return .writeFault(
+        device: device, statements: statements(device, id, &own),
+        plan: .init(fault: fault, call: 1 + own.below(own.pick([3, 12]) ?? 3), times: times))
     case .leave: return .leave(device)
     case .purge: return .purge(place: own.below(100))
     case .acceptOffers: return .acceptOffers(table: own.chance(50) ? own.pick(schema.tables)?.name : nil)
@@ -229,8 +247,26 @@ private struct StepDrawing {
     return list
   }
 
-  private func region(_ percentOfNone: Int, _ generator: inout SeededGenerator) -> String? {
-    generator.chance(percentOfNone) ? nil : generator.pick(["north", "south", "west"])
+  private func region(
+    _ percentOfNone: Int, _ generator: inout SeededGenerator, orSetting: Bool = false
+  ) -> String? {
+    if orSetting, swarm.has(.groupSubscriptions), generator.chance(40) { return "setting:home" }
+    return generator.chance(percentOfNone) ? nil : generator.pick(["north", "south", "west"])
+  }
+
+  /// A table that a device can choose rows of, or its group.
+  private func target(_ generator: inout SeededGenerator) -> String {
+    let table = generator.pick(byRegion) ?? ""
+    guard swarm.has(.groupSubscriptions), generator.chance(50) else { return table }
+    return schema.table(table)?.group ?? "default"
+  }
+
+  /// One group, mostly.
+  private func someGroups(_ generator: inout SeededGenerator) -> [String] {
+    let groups = schema.groups
+    let first = generator.below(groups.count)
+    return generator.chance(75) || groups.count == 1
+      ? [groups[first]] : groups.enumerated().filter { $0.offset != first }.map(\.element)
   }
 
   /// The call that a disk fails at. A server that has nothing to write makes few.

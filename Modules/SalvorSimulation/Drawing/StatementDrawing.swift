@@ -41,13 +41,16 @@ struct StatementDrawing {
 
   private mutating func statement(_ table: DrawnTable, _ generator: inout SeededGenerator) -> [String] {
     enum Form {
-      case insert, upsert, replace, update, updateMany, keyChange, delete, deleteMany, swap, savepoint, mark
+      case insert, upsert, replace, update, updateMany, keyChange, delete, deleteMany, swap, savepoint, mark, parent,
+        family
     }
     let form = generator.pick(weighted: [
       (30, Form.insert), (swarm.has(.upserts) ? 10 : 0, .upsert), (swarm.has(.replaces) ? 8 : 0, .replace),
       (30, .update), (swarm.has(.wholeTable) ? 6 : 0, .updateMany), (swarm.has(.keyChanges) ? 8 : 0, .keyChange),
       (12, .delete), (swarm.has(.wholeTable) ? 2 : 0, .deleteMany), (swarm.has(.swaps) ? 4 : 0, .swap),
       (swarm.has(.rollbacks) ? 4 : 0, .savepoint), (table.hasFlags && !isProgram ? 16 : 0, .mark),
+      (swarm.has(.partSyncs) && !table.references.isEmpty ? 14 : 0, .parent),
+      (swarm.has(.partSyncs) && !table.references.isEmpty ? 16 : 0, .family),
     ])
     let or = swarm.has(.replaces) ? generator.pick(["", "", "", " OR IGNORE", " OR REPLACE", " OR FAIL"]) ?? "" : ""
     switch form {
@@ -75,6 +78,18 @@ struct StatementDrawing {
       // Set, mostly; taken back, also where it never was set.
       let mark = "\(DrawnTable.deletedFlag) = \(generator.chance(65) ? 1 : 0)"
       return ["UPDATE \(table.name) SET \(mark) WHERE \(row(table, &generator))"]
+    case .family: return family(table, &generator).statements
+    case .parent:
+      // Of a row that is there: what becomes of it, and of what is below it, differs.
+      guard let reference = generator.pick(table.references), let parent = schema.table(reference.table),
+        isProgram || parent.maintained != "server"
+      else { return [] }
+      return [
+        """
+        DELETE FROM \(parent.name) WHERE id = (SELECT \(reference.column) FROM \(table.name) \
+        WHERE \(reference.column) IS NOT NULL ORDER BY 1 LIMIT 1 OFFSET \(generator.below(3)))
+        """
+      ]
     case .swap:
       guard table.hasUnique else { return [] }
       // Two rows exchange their unique values: three updates, the row in the middle without one.
@@ -90,15 +105,34 @@ struct StatementDrawing {
     }
   }
 
-  private mutating func insert(_ verb: String, _ table: DrawnTable, _ generator: inout SeededGenerator) -> String {
+  /// A row, and before it one that it references, and so on.
+  private mutating func family(
+    _ table: DrawnTable, _ generator: inout SeededGenerator
+  ) -> (statements: [String], key: String) {
+    let key = key(table.keyKind, &generator)
+    guard isProgram || table.maintained != "server" else { return ([], key) }
+    var (statements, fixed) = ([String](), ["id": key])
+    let others = table.references.filter { $0.table != table.name }
+    if let reference = generator.pick(others), let parent = schema.table(reference.table) {
+      let above = family(parent, &generator)
+      statements = above.statements
+      fixed[reference.column] = above.key
+    }
+    return (statements + [insert("INSERT OR IGNORE", table, &generator, fixed: fixed)], key)
+  }
+
+  /// - Parameter fixed: the values of some columns.
+  private mutating func insert(
+    _ verb: String, _ table: DrawnTable, _ generator: inout SeededGenerator, fixed: [String: String] = [:]
+  ) -> String {
     let columns = table.columnList(schema).map(\.name).filter { name in
       // Columns that are left out take their default.
       !["n", "u", "extra"].contains(name) || generator.chance(70)
     }
-    let count = generator.chance(20) ? 2 + generator.below(3) : 1
+    let count = fixed.isEmpty && generator.chance(20) ? 2 + generator.below(3) : 1
     var rows: [String] = []
     for _ in 0..<count {
-      let values = columns.map { value($0, table, &generator) }
+      let values = columns.map { fixed[$0] ?? value($0, table, &generator) }
       rows.append("(\(values.joined(separator: ", ")))")
     }
     return "\(verb) INTO \(table.name) (\(columns.joined(separator: ", "))) VALUES \(rows.joined(separator: ", "))"

@@ -9,6 +9,8 @@ public struct Step: Sendable, Hashable {
     public var statements: [String]
     /// Another program in the server's tables.
     public var program: [String]
+    /// Before that the server's process ends, and starts anew after a while.
+    public var restartsServer = false
   }
 
   /// What is done. A device is a place in `History.devices`; a slot is the number of a backup or copy, 0 or 1.
@@ -19,8 +21,10 @@ public struct Step: Sendable, Hashable {
     case program(statements: [String])
     /// A device synchronizes over a network with these faults; its application runs `meanwhile` in one transaction.
     case sync(device: Int, faults: NetworkFaults, meanwhile: [String])
-    /// A device synchronizes whenever either side changes, for as long as the turns take.
-    case watch(device: Int, faults: NetworkFaults, turns: [Turn])
+    /// A device synchronizes some groups alone.
+    case syncGroups(device: Int, groups: [String], faults: NetworkFaults)
+    /// A device synchronizes whenever either side changes, for as long as the turns take; nil: all groups.
+    case watch(device: Int, groups: [String]?, faults: NetworkFaults, turns: [Turn])
     /// Two devices at once.
     case pair(Int, Int, faults: NetworkFaults)
     /// Two processes of one device at once.
@@ -68,6 +72,11 @@ public struct Step: Sendable, Hashable {
     case resolveConflicts(keepServer: Bool)
     /// The server's schema gets a column more.
     case evolveServer(table: Int)
+    /// Another program deletes a row of the server's that rows of another group reference, and the device synchronizes the deleted row's group
+    /// alone.
+    case uproot(device: Int, place: Int)
+    /// The server's schema has the table in another group; nil: `default`.
+    case moveTable(table: Int, group: String?)
     /// The device's configuration names the server's schema of now.
     case evolveDevice(Int)
     /// The device's clock is set forward, or back where `hours` is below 0. Time itself stays.
@@ -80,7 +89,11 @@ public struct Step: Sendable, Hashable {
     case migrate(device: Int, statement: String, pauses: Bool)
     /// Everything that only shows something is asked.
     case look(Int)
-    /// The device chooses rows of a table by their region; nil: all of them.
+    /// The application writes the personalization key `home`, or removes it.
+    case setHome(Int, region: String?)
+    /// The disk of the device fails while its application writes.
+    case writeFault(device: Int, statements: [String], plan: MachineDisk.Plan)
+    /// The device chooses rows of a table or group by their region; nil: all of them; `setting:home`: by that key.
     case subscribe(Int, table: String, region: String?)
     /// Nil: every choice is taken back.
     case unsubscribe(Int, table: String, region: String?)
@@ -112,8 +125,9 @@ extension Step {
   /// The device that acts in it, where it is one alone.
   var device: Int? {
     switch action {
-    case .write(let device, _), .sync(let device, _, _), .watch(let device, _, _), .twoProcesses(let device),
-      .crash(let device, _),
+    case .write(let device, _), .writeFault(let device, _, _), .setHome(let device, _), .uproot(let device, _),
+      .sync(let device, _, _), .syncGroups(let device, _, _), .watch(let device, _, _, _),
+      .twoProcesses(let device), .crash(let device, _),
       .restartDevice(let device), .verify(let device), .look(let device), .leave(let device):
       device
     default: nil
@@ -123,9 +137,10 @@ extension Step {
   /// After it a change that waits still stands on the row that it was made on.
   var leavesOrigins: Bool {
     switch action {
-    case .write, .program, .sync, .watch, .pair, .twoProcesses, .restartDevice, .restartServer, .backup, .clockJump,
+    case .write, .program, .sync, .syncGroups, .watch, .pair, .twoProcesses, .restartDevice, .restartServer, .backup,
+      .clockJump,
       .wait,
-      .look, .subscribe, .unsubscribe, .leave:
+      .look, .subscribe, .unsubscribe, .leave, .setHome, .uproot:
       true
     default: false
     }
@@ -142,6 +157,7 @@ extension Step: CustomStringConvertible {
   /// For a person who does it by hand.
   public var description: String {
     func device(_ number: Int) -> String { "d\(number)" }
+    func shown(_ groups: [String]) -> String { groups.map { " --group " + $0 }.joined() }
     func shown(_ faults: NetworkFaults) -> String { faults.isSound ? "" : "   # over a faulty network" }
     switch action {
     case .write(let number, let statements):
@@ -152,12 +168,14 @@ extension Step: CustomStringConvertible {
     case .sync(let number, let faults, let meanwhile):
       let during = meanwhile.isEmpty ? "" : "   # and meanwhile: \(meanwhile.joined(separator: "; "))"
       return "salvor sync --config \(device(number)).json5\(shown(faults))\(during)"
-    case .watch(let number, let faults, let turns):
+    case .syncGroups(let number, let groups, let faults):
+      return "salvor sync\(shown(groups)) --config \(device(number)).json5\(shown(faults))"
+    case .watch(let number, let groups, let faults, let turns):
       let during = turns.map { turn in
-        "after \(turn.seconds) s: \((turn.statements + turn.program.map { "on the server: " + $0 }).joined(separator: "; "))"
+        "after \(turn.seconds) s\(turn.restartsServer ? " the server ends and starts" : ""): \((turn.statements + turn.program.map { "on the server: " + $0 }).joined(separator: "; "))"
       }
       return
-        "salvor sync --watch --config \(device(number)).json5\(shown(faults))   # and meanwhile: \(during.joined(separator: ", "))"
+        "salvor sync --watch\(shown(groups ?? [])) --config \(device(number)).json5\(shown(faults))   # and meanwhile: \(during.joined(separator: ", "))"
     case .pair(let a, let b, let faults):
       return "salvor sync --config \(device(a)).json5 & salvor sync --config \(device(b)).json5; wait\(shown(faults))"
     case .twoProcesses(let number):
@@ -191,6 +209,17 @@ extension Step: CustomStringConvertible {
     case .resolveConflicts(let keepServer):
       return "salvor conflicts resolve --keep \(keepServer ? "server" : "device")   # each one"
     case .evolveServer(let table): return "# the server's schema gets the column extra in table \(table)"
+    case .uproot(let number, let place):
+      return
+        "# a program deletes a row of the server's that rows of another group reference, the number \(place); \(device(number)) synchronizes the group of that row alone"
+    case .moveTable(let table, let group):
+      return "# the server's schema has the table number \(table) in the group \(group ?? "default")"
+    case .setHome(let number, let region):
+      let sql = region.map { "INSERT OR REPLACE INTO salvor_setting VALUES ('home', '\($0)')" }
+      return "sqlite3 \(device(number)).db \"\(sql ?? "DELETE FROM salvor_setting WHERE name = 'home'")\""
+    case .writeFault(let number, let statements, let plan):
+      return
+        "sqlite3 \(device(number)).db \"PRAGMA foreign_keys=ON; BEGIN; \(statements.joined(separator: "; ")); COMMIT\"   # \(plan.fault.rawValue) at call \(plan.call), \(plan.times) times"
     case .evolveDevice(let number): return "# \(device(number)) gets the server's schema"
     case .clockJump(let number, let hours): return "# the clock of \(device(number)) jumps by \(hours) h"
     case .verify(let number): return "salvor verify --config \(device(number)).json5"

@@ -141,6 +141,16 @@ public enum Feature: String, Sendable, Hashable, CaseIterable {
   case restoreInPlace = "restore-in-place"
   /// Devices and tables change what they give back.
   case healChanges = "heal-changes"
+  /// Tables are in three groups, and devices synchronize some of them alone.
+  case partSyncs = "part-syncs"
+  /// Tables come into other groups.
+  case movedTables = "moved-tables"
+  /// Subscriptions are to groups as well, and take their region from a personalization key.
+  case groupSubscriptions = "group-subscriptions"
+  /// The server ends while devices watch, and is there again.
+  case watchedEnds = "watched-ends"
+  /// A device's disk fails, or its power goes, while the application writes.
+  case writeFaults = "write-faults"
 
   static let later: Set<Feature> = newest.union(healing).union(byName).union([
     .powerCuts, .diskFaults, .adoptedTables, .applicationCode, .migrations, .looks, .validators, .watches,
@@ -150,8 +160,11 @@ public enum Feature: String, Sendable, Hashable, CaseIterable {
   /// Only in the swarm that has them by name.
   static let healing: Set<Feature> = [.heal, .absences, .purges, .consent]
 
-  /// Only in the swarms `files`, `specification`, `in-place` and `settings`.
-  static let byName: Set<Feature> = [.snapshots, .specification, .restoreInPlace, .healChanges]
+  /// Only in swarms that have them by name, so that what a seed draws elsewhere stays what it was.
+  static let byName: Set<Feature> = wide.union([.snapshots, .specification, .restoreInPlace, .healChanges])
+
+  /// Those of the swarms `groups` and `wide`.
+  static let wide: Set<Feature> = [.partSyncs, .movedTables, .groupSubscriptions, .watchedEnds, .writeFaults]
 
   /// Those that came last.
   static let newest: Set<Feature> = [.parameterScopes, .joinScopes, .subscriptions, .flags, .blobs]
@@ -171,9 +184,8 @@ public struct Swarm: Sendable, Hashable {
 
   /// Swarms by name, e.g. `restores`: what is drawn from besides what every history may have.
   public static let names: [String: Set<Feature>] = [
-    "all": Set(Feature.allCases).subtracting(Feature.healing).subtracting(Feature.byName),
-    "earlier": Set(Feature.allCases).subtracting(Feature.newest).subtracting(Feature.healing)
-      .subtracting(Feature.byName),
+    "all": all,
+    "earlier": all.subtracting(Feature.newest),
     "plain": plain,
     "network": plain.union([
       .messageFaults, .pairs, .writesMeanwhile, .twoProcesses, .crashes, .gzip, .smallChunks,
@@ -197,12 +209,19 @@ public struct Swarm: Sendable, Hashable {
     "consent": healing.union([.consent, .policies]),
     "in-place": healing.union([.restoreInPlace]),
     "settings": healing.union([.healChanges]),
+    "groups": plain.union(Feature.wide).union([
+      .specification, .parameterScopes, .joinScopes, .subscriptions, .messageFaults, .pairs, .twoProcesses, .crashes,
+      .writesMeanwhile, .watches, .serverRestore, .missingTriggers, .smallChunks,
+    ]),
+    "wide": all.union(Feature.wide),
     "files": plain.union([
       .snapshots, .serverRestore, .trim, .strategies, .recoverByHand, .remotesDeleted, .deviceRestore, .crashes,
       .messageFaults, .writesMeanwhile, .gzip, .parameterScopes, .subscriptions, .blobs,
     ]),
     "columns": plain.union([.flags, .blobs, .archiveCommands, .messageFaults, .serverRestore]),
   ]
+
+  private static let all = Set(Feature.allCases).subtracting(Feature.healing).subtracting(Feature.byName)
 
   private static let healing: Set<Feature> = Feature.healing.subtracting([.consent]).union([
     .compositeKeys, .integerKeys, .blobKeys, .references, .cascades, .notNull, .groups, .upserts, .keyChanges,
@@ -236,6 +255,7 @@ public struct Swarm: Sendable, Hashable {
     if named.contains(.restoreInPlace) { always.append(.restoreInPlace) }
     if named.contains(.consent) { always += [.consent, .policies] }
     if named.contains(.healChanges) { always.append(.healChanges) }
+    if named.contains(.partSyncs) { always += [.partSyncs, .groups, .references, .setNull] }
     return Swarm(features: Set(features + chosen(true, &own) + always), steps: steps, devices: devices)
   }
 }

@@ -42,6 +42,8 @@ struct HealOracle: Sendable {
   private var lastWrite: [RowName: Int] = [:]
   private var lastWriteBy: [Int: [RowName: Int]] = [:]
   private var lastDeleteBy: [RowName: Int] = [:]
+  /// The notes that each row had after somebody's transaction on a device.
+  private var notesOfDevices: [RowName: Set<String>] = [:]
   /// What each device may give back of each table, from each step on.
   private var settings: [(step: Int, heal: [[String: HealMode]])] = []
   /// The steps in which each device synchronized without an error.
@@ -79,7 +81,9 @@ struct HealOracle: Sendable {
     for name in Set(before.keys).union(after.keys) where before[name] != after[name] && tables.contains(name.table) {
       lastWrite[name] = step
       lastDeleteBy[name] = after[name] == nil ? device : nil
-      if let device { lastWriteBy[device, default: [:]][name] = step }
+      guard let device else { continue }
+      lastWriteBy[device, default: [:]][name] = step
+      if let note = note(after[name], name) { notesOfDevices[name, default: []].insert(note) }
     }
   }
 
@@ -107,9 +111,9 @@ struct HealOracle: Sendable {
       if now[name] == nil {
         entry.author = lastDeleteBy[name]
       } else if let note = note(now[name], name), note != self.note(before[name], name), note.hasPrefix("d"),
-        let device = Int(note.dropFirst().prefix { $0 != "." }), lastWriteBy[device]?[name] != nil
+        let device = Int(note.dropFirst().prefix { $0 != "." }), notesOfDevices[name]?.contains(note) == true
       {
-        // Who gave a row another key wrote its note nowhere: that is of who made the row.
+        // Who gives a row of the server another key takes its note along, which is of who made the row.
         entry.author = device
       }
       lineage.append(entry)

@@ -188,11 +188,15 @@ final class SimulatedDevice: @unchecked Sendable {
     return found
   }
 
-  /// The regions of a table that the device asks for; nil: all that it may have.
-  func subscribedRegions(_ table: String) throws -> [Value]? {
-    let target = literal(.text(table))
-    guard try !database().rows("SELECT 1 FROM salvor_subscribed WHERE target = \(target)").isEmpty else { return nil }
-    let rows = try database().rows("SELECT parameter, value FROM salvor_subscription WHERE target = \(target)")
+  /// The regions of a table that the device asks for, of the table or of its group; nil: all that it may have.
+  func subscribedRegions(_ table: DrawnTable) throws -> [Value]? {
+    let target = "target IN ('\(table.name)', '\(table.group ?? "default")')"
+    guard try !database().rows("SELECT 1 FROM salvor_subscribed WHERE \(target)").isEmpty else { return nil }
+    let rows = try database().rows(
+      """
+      SELECT parameter, coalesce(value, (SELECT g.value FROM salvor_setting g WHERE g.name = s.setting))
+      FROM salvor_subscription s WHERE \(target)
+      """)
     return rows.contains { $0[0] == "" } ? nil : rows.map { $0[1] }
   }
 

@@ -39,9 +39,11 @@ final class Specification {
   /// Whether the step is one that both sides do alike.
   static func follows(_ step: Step) -> Bool {
     switch step.action {
-    case .write, .program, .restartDevice, .restartServer, .clockJump, .look, .verify, .wait, .subscribe, .unsubscribe:
+    case .write, .program, .restartDevice, .restartServer, .clockJump, .look, .verify, .wait, .subscribe, .unsubscribe,
+      .uproot:
       true
     case .sync(_, let faults, let meanwhile): faults.isSound && meanwhile.isEmpty
+    case .syncGroups(_, _, let faults): faults.isSound
     default: false
     }
   }
@@ -124,9 +126,9 @@ final class Specification {
   }
 
   /// - Returns: nil: both sides have what the real ones have.
-  func synchronize(_ device: SimulatedDevice) async throws -> String? {
+  func synchronize(_ device: SimulatedDevice, groups: Set<String>?) async throws -> String? {
     let own = try await self.device(device)
-    let report = await own.client.attemptSync()
+    let report = await own.client.attemptSync(groups: groups)
     if let error = report.error { throw error }
     let names = Set(world.serverSchema.synchronized.map(\.name))
     let here = try device.contents().filter { names.contains($0.key.table) }

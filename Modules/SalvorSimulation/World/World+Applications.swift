@@ -20,6 +20,15 @@ extension World {
     do { try await body(specification) } catch { await partFromSpecification("refused: \(shown(error))") }
   }
 
+  /// The specification synchronizes, too, and has the same rows then.
+  func specify(_ number: Int, groups: Set<String>? = nil) async {
+    await specify { specification in
+      if let difference = try await specification.synchronize(devices[number], groups: groups) {
+        oracle.report(.unspecified, difference)
+      }
+    }
+  }
+
   func partFromSpecification(_ why: String) async {
     guard let specification else { return }
     beside = nil
@@ -51,8 +60,16 @@ extension World {
     let before = try device.contents()
     let waited = try device.dirtyRows()
     let moves = try transact(database, statements, device.name) { try device.contents() }
+    try noteWrites(device, statements, before, waited)
+    return moves
+  }
+
+  /// What an application has committed.
+  func noteWrites(
+    _ device: SimulatedDevice, _ statements: [String], _ before: Contents, _ waited: Set<RowName>
+  ) throws {
     if statements.contains(where: { $0.contains("REPLACE") }), !device.isDangling {
-      device.isDangling = try !database.rows("PRAGMA foreign_key_check").isEmpty
+      device.isDangling = try !device.database().rows("PRAGMA foreign_key_check").isEmpty
       if device.isDangling { trace.add("  \(device.name): the application's REPLACE left a reference to nothing") }
     }
     let after = try device.contents()
@@ -60,7 +77,6 @@ extension World {
     oracle.wrote(device.number, before, after)
     // A row that was made and deleted at once goes up as both.
     oracle.touched(device.number, try device.dirtyRows().subtracting(waited), after)
-    return moves
   }
 
   func open(_ device: SimulatedDevice) async throws {

@@ -120,7 +120,8 @@ extension World {
     let keyCount = serverSchema.table(name.table)?.keyColumns.count ?? 1
     do {
       _ = try await server.engine.purge([Array(row.prefix(keyCount))], of: name.table)
-    } catch let error as SalvorError where [.cannotStand, .notFound].contains(error.code) {
+    } catch let error as SalvorError where [.cannotStand, .notFound, .storageBusy].contains(error.code) {
+      // Busy: the server reopens what another copy was put into, and he tries it another day.
       return trace.add("  server: \(shown(error))")
     }
     let after = try serverContents()

@@ -17,14 +17,23 @@ extension World {
     case .program(let statements):
       let moves = try program(statements)
       await specify { try await $0.write(nil, moves) }
-    case .watch(let number, let faults, let turns): try await watch(devices[number], faults, turns)
+    case .watch(let number, let groups, let faults, let turns):
+      let groups = groups.map { known($0, devices[number]) }
+      if groups?.isEmpty != true { try await watch(devices[number], groups, faults, turns) }
+    case .syncGroups(let number, let groups, let faults):
+      await synchronize(devices[number], known(groups, devices[number]), faults)
+    case .writeFault(let number, let statements, let plan):
+      try await failWrite(devices[number], statements, plan)
+    case .setHome(let number, let region):
+      guard try devices[number].isMade() else { return }
+      try devices[number].database().execute(
+        region.map { "INSERT OR REPLACE INTO salvor_setting VALUES ('home', '\($0)')" }
+          ?? "DELETE FROM salvor_setting WHERE name = 'home'")
+    case .moveTable(let table, let group): try await move(table, to: group)
+    case .uproot(let number, let place): try await uproot(devices[number], place)
     case .sync(let number, let faults, let meanwhile):
       await synchronize(devices[number], faults, meanwhile: meanwhile)
-      await specify { specification in
-        if let difference = try await specification.synchronize(devices[number]) {
-          oracle.report(.unspecified, difference)
-        }
-      }
+      await specify(number)
     case .pair(let a, let b, let faults):
       guard away.isDisjoint(with: [a, b]) else { return }
       await pair(devices[a], devices[b], faults)
@@ -122,7 +131,9 @@ extension World {
     case .verify(let number):
       guard devices[number].hasDatabase else { return }
       let parted: Set<ErrorCode> = [.recoveryRequired, .uploadFailedAtServer, .schemaIncompatible, .massDeletion]
-      try await expecting(devices[number], allowing: parted.union([.usage])) {
+      // It asks for a synchronization first where a table has come into another group.
+      let moved: Set<ErrorCode> = happened.contains("moveTable") ? [.inconsistentDownload] : []
+      try await expecting(devices[number], allowing: parted.union([.usage]).union(moved)) {
         _ = try await $0.verify()
       }
       // It sends what waits first.
@@ -134,7 +145,8 @@ extension World {
     case .look(let number): try await look(devices[number])
     case .subscribe(let number, let table, let region):
       let choose: @Sendable (SalvorClient) async throws -> Void = { client in
-        _ = try await client.subscribe(table, region.map { ["region": .value(.text($0))] } ?? [:])
+        let choice = region.map { $0 == "setting:home" ? .setting("home") : Subscription.Choice.value(.text($0)) }
+        _ = try await client.subscribe(table, choice.map { ["region": $0] } ?? [:])
       }
       guard devices[number].hasDatabase else { return }
       try await expecting(devices[number], allowing: [], choose)
@@ -195,13 +207,16 @@ extension World {
 
   // MARK: Synchronizing
 
-  func synchronize(_ device: SimulatedDevice, _ faults: NetworkFaults, meanwhile: [String]) async {
+  /// - Parameter groups: those that are synchronized alone; nil: all.
+  func synchronize(
+    _ device: SimulatedDevice, groups: Set<String>? = nil, _ faults: NetworkFaults, meanwhile: [String]
+  ) async {
     network.setFaults(faults, of: device.name, generator.derived(1))
     let report: SyncReport
     let before = try? Before(device)
     let (start, counted) = (schedule.now, network.counts)
     if meanwhile.isEmpty {
-      report = await sync(device)
+      report = await sync(device, groups: groups)
     } else {
       let jobs = generator.below(60)
       report = await withTaskGroup(of: SyncReport?.self) { group in
@@ -224,8 +239,8 @@ extension World {
       oracle.report(.stuck, "\(device.name) synchronizes for \((schedule.now - start) / 1000) s")
     }
     if report.snapshots > 0 { coverage.meet("group by file") }
-    judge(report, device, isFaulty: !faults.isSound)
-    if let before, meanwhile.isEmpty { judgeReport(report, device, before) }
+    judge(report, device, isPart: groups != nil, isFaulty: !faults.isSound)
+    if let before, meanwhile.isEmpty { judgeReport(report, device, before, isPart: groups != nil) }
   }
 
   /// A device before it synchronizes.
@@ -240,7 +255,7 @@ extension World {
   }
 
   /// What the report says is what a person finds.
-  private func judgeReport(_ report: SyncReport, _ device: SimulatedDevice, _ before: Before) {
+  private func judgeReport(_ report: SyncReport, _ device: SimulatedDevice, _ before: Before, isPart: Bool) {
     // What this very sync sent is there, also where its row left the device at once.
     try? lookAtServer()
     guard report.error == nil, let after = try? device.archived() else { return }
@@ -256,10 +271,13 @@ extension World {
     }
     // Deletes are remembered for so long, and not over a trimmed history.
     let isRemembered = !history.swarm.has(.trim) && schedule.now - startTime < 80 * 86_400_000
-    oracle.deletesAfterSync(
-      device.number, before.contents, (try? device.contents()) ?? [:],
-      recovered: isRemembered && report.recovery?.reason == .serverRestored
-    ) { ((try? device.archivedDeletes()) ?? []).union((try? heldDeletes()) ?? []) }
+    // Of the other groups it may not have heard.
+    if !isPart {
+      oracle.deletesAfterSync(
+        device.number, before.contents, (try? device.contents()) ?? [:],
+        recovered: isRemembered && report.recovery?.reason == .serverRestored
+      ) { ((try? device.archivedDeletes()) ?? []).union((try? heldDeletes()) ?? []) }
+    }
     oracle.lost(device.number, before.contents, (try? device.contents()) ?? [:]) {
       ((try? device.archiveText()) ?? "") + ((try? heldVersions()) ?? "")
     }
@@ -284,9 +302,9 @@ extension World {
       })
   }
 
-  func sync(_ device: SimulatedDevice) async -> SyncReport {
+  func sync(_ device: SimulatedDevice, groups: Set<String>? = nil) async -> SyncReport {
     do {
-      let report = await keepToken(device, try device.running().attemptSync())
+      let report = await keepToken(device, try device.running().attemptSync(groups: groups))
       if mutant == .forgottenDeletes { try? device.database().execute("DELETE FROM salvor_history WHERE deleted = 1") }
       return report
     } catch {
@@ -314,13 +332,13 @@ extension World {
   private func mayRecover(_ reason: RecoveryReason) -> Bool {
     func happened(_ names: String...) -> Bool { !self.happened.isDisjoint(with: names) }
     // What a power cut takes of a device is what a copy that is put back lacks.
-    let wentBack = happened("restore", "replaceServer", "putBack", "clone", "disk")
+    let wentBack = happened("restore", "replaceServer", "putBack", "clone", "disk", "writeFault")
     return switch reason {
     case .serverRestored, .serverReplaced, .clientRewound: wentBack
     case .historyTrimmed: wentBack || happened("trim", "wait")
     case .operatorRequested: happened("demandReset", "recover")
-    case .schemaIncompatible: happened("evolveServer", "evolveDevice", "migrate", "disk")
-    case .localCorruption: happened("disk")
+    case .schemaIncompatible: happened("evolveServer", "evolveDevice", "migrate", "disk", "writeFault")
+    case .localCorruption: happened("disk", "writeFault")
     }
   }
 
@@ -380,8 +398,11 @@ extension World {
   // MARK: Judging
 
   /// Errors that nothing in the history is a reason for.
+  ///
+  /// - Parameter isPart: some groups were synchronized, and not all.
   func judge(
-    _ report: SyncReport, _ device: SimulatedDevice, isFaulty: Bool = false, allowing allowed: Set<ErrorCode> = []
+    _ report: SyncReport, _ device: SimulatedDevice, isPart: Bool = false, isFaulty: Bool = false,
+    allowing allowed: Set<ErrorCode> = []
   ) {
     trace.add("  \(device.name): \(shown(report))")
     for notice in report.notices { trace.add("  \(device.name): \(notice.replacingAll(directory, ""))") }
@@ -389,7 +410,7 @@ extension World {
     if report.refused > 0 { coverage.meet("refused") }
     if report.conflicts > 0 { coverage.meet("conflicts") }
     if report.displaced > 0 { coverage.meet("displaced") }
-    guard let error = report.error else { return oracle.synchronized(device.number) }
+    guard let error = report.error else { return isPart ? () : oracle.synchronized(device.number) }
     coverage.meet("error \(error.code.rawValue)")
     if error.message.isEmpty { oracle.report(.nameless, "\(device.name): \(error.code.rawValue) without a word") }
     var expected: Set<ErrorCode> = [.recoveryRequired, .uploadFailedAtServer, .massDeletion, .schemaIncompatible]
@@ -399,7 +420,12 @@ extension World {
   }
 
   /// Two files with one remote ID, or an older one put back: it waits for what the other has left open.
-  private var ofItself: Set<ErrorCode> { happened.isDisjoint(with: ["clone", "putBack"]) ? [] : [.sessionInUse] }
+  ///
+  /// A group in which no table is any more is none.
+  private var ofItself: Set<ErrorCode> {
+    Set(happened.isDisjoint(with: ["clone", "putBack"]) ? [] : [.sessionInUse])
+      .union(happened.contains("moveTable") ? [.usage] : [])
+  }
 
   private func shown(_ report: SyncReport) -> String {
     let counts = "up \(report.uploaded) down \(report.upserts)/\(report.deletes) refused \(report.refused)"

@@ -65,7 +65,7 @@ final class World: DeviceSurroundings, @unchecked Sendable {
     oracle = Oracle(
       schema: history.schema, principals: history.devices.map(\.principal),
       hasValidator: history.swarm.has(.validators))
-    let hasDisks = history.swarm.has(.powerCuts) || history.swarm.has(.diskFaults)
+    let hasDisks = [.powerCuts, .diskFaults, .writeFaults].contains(where: history.swarm.has)
     serverDisk =
       hasDisks
       ? MachineDisk(directory + "/server.db", generator.derived(99), forgetsSyncs: mutant == .unsyncedServer) : nil
@@ -279,7 +279,7 @@ final class World: DeviceSurroundings, @unchecked Sendable {
     let regions = (SimulatedAuthentication.regions[device.settings.principal] ?? []).map(Value.text)
     var reach: [String: [Value]] = [:]
     for table in schema.tables where table.hasRegion {
-      let subscribed = try device.subscribedRegions(table.name)
+      let subscribed = try device.subscribedRegions(table)
       reach[table.name] = subscribed.map { subscribed in regions.filter(subscribed.contains) } ?? regions
     }
     let all = try contents(serverDatabase(), schema, isServer: true)
