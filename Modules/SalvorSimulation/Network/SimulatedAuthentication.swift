@@ -4,6 +4,9 @@ import SalvorTransport
 
 /// Believes who a device says it is, and knows which regions each principal may see.
 struct SimulatedAuthentication: Authentication {
+  /// Whether credentials list regions: the schema has the parameter.
+  let hasRegions: Bool
+
   /// The values of the parameter `region` that each principal's credential lists.
   static let regions = ["anna": ["north", "south"], "bert": ["south", "west"]]
 
@@ -12,7 +15,10 @@ struct SimulatedAuthentication: Authentication {
     ModuleFactory(
       ModuleDescriptor(kind: .authentication, name: "simulated", summary: "the people of a simulation"),
       product: (any Authentication).self
-    ) { _, _ in { SimulatedAuthentication() } }
+    ) { reader, _ in
+      let regions = reader.string("regions", default: "none")
+      return { SimulatedAuthentication(hasRegions: regions == "listed") }
+    }
   }
 
   func authenticate(_ request: TransportRequest) async throws -> Principal {
@@ -30,7 +36,7 @@ struct SimulatedAuthentication: Authentication {
 
   func principal(named name: String) -> Principal? {
     Self.regions[name].map { regions in
-      Principal(name: name, parameters: ["region": regions.map { Value.text(Array($0.utf8)) }])
+      Principal(name: name, parameters: hasRegions ? ["region": regions.map { Value.text(Array($0.utf8)) }] : [:])
     }
   }
 }

@@ -120,13 +120,14 @@ final class World: DeviceSurroundings, @unchecked Sendable {
   }
 
   var serverConfigurationText: String {
-    """
-    { schema: "schema.json5",
-      server: { storage: { module: "sqlite", path: "server.db" }, listen: { module: "simulated" },
-                authentication: { module: "simulated" }, compression: ["gzip"], \(snapshots)
-                validators: [\(history.swarm.has(.validators) ? "{ module: \"simulated\" }" : "")],
-                recovery: { selfServiceRemoteDeletion: \(history.seed % 2 == 0)\(reviews) }\(limits) } }
-    """
+    let regions = serverSchema.tables.contains(where: \.hasRegion) ? ", regions: \"listed\"" : ""
+    return """
+      { schema: "schema.json5",
+        server: { storage: { module: "sqlite", path: "server.db" }, listen: { module: "simulated" },
+                  authentication: { module: "simulated"\(regions) }, compression: ["gzip"], \(snapshots)
+                  validators: [\(history.swarm.has(.validators) ? "{ module: \"simulated\" }" : "")],
+                  recovery: { selfServiceRemoteDeletion: \(history.seed % 2 == 0)\(reviews) }\(limits) } }
+      """
   }
 
   /// A file that says the same is not read again.
