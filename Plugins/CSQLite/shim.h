@@ -15,5 +15,9 @@ static inline int csqlite_config_defensive(sqlite3 *db, int on) {
 static inline int csqlite_double_quoted_text(sqlite3 *db, int on) {
   return sqlite3_db_config(db, SQLITE_DBCONFIG_DQS_DDL, on, (int *)0);
 }
-// Of the whole process, before its first connection: SQLite counts no memory, and takes no lock for it.
-static inline int csqlite_count_no_memory(void) { return sqlite3_config(SQLITE_CONFIG_MEMSTATUS, 0); }
+// Of the whole process, before its first connection: SQLite counts no memory, and takes no lock for it; what a statement may have to
+// take back is in memory up to so many bytes.
+static inline void csqlite_settle(int journalBytes) {
+  sqlite3_config(SQLITE_CONFIG_MEMSTATUS, 0);
+  sqlite3_config(SQLITE_CONFIG_STMTJRNL_SPILL, journalBytes);
+}

@@ -14,7 +14,8 @@ enum DiskVFS {
   static func install() { _ = isInstalled }
 
   private static let isInstalled: Bool = {
-    _ = csqlite_count_no_memory()
+    // A journal becomes a file, which may fail, as early as by default.
+    csqlite_settle(64 << 10)
     guard let system = sqlite3_vfs_find(nil) else { return false }
     systemVFS = system
     placeOfHandle = (Int(system.pointee.szOsFile) + 15) & ~15

@@ -3,6 +3,6 @@ import SalvorHost
 import SalvorHostCommands
 import StandardModules
 
-countNoSQLiteMemory()
+settleSQLite()
 await Tool.run(
   modules: StandardModules.all, commands: HostCommands.all + [demoCommand, demoPlainSQLiteCommand])

@@ -47,9 +47,10 @@ struct Tally {
 
   var hasRefused: Bool { !refusedIDs.isEmpty || !waitingRows.isEmpty }
 
-  /// False: nothing was refused, is carried or waits. (Called, it would be given a copy of all of this.)
-  @inline(__always)
-  var concernsAny: Bool { !refusedPrints.isEmpty || !carriedPrints.isEmpty || !waitingRows.isEmpty }
+  /// False: nothing was refused, is carried or waits. (It is asked for each change: not `mutating`, it would be given a copy of all of this.)
+  var concernsAny: Bool {
+    mutating get { !refusedPrints.isEmpty || !carriedPrints.isEmpty || !waitingRows.isEmpty }
+  }
 
   /// False where the change certainly depends on nothing that was refused or is carried.
   func mayConcern(_ plan: ShapePlan, _ items: [PayloadReader.Item], row: UInt64) -> Bool {

@@ -11,7 +11,7 @@ func runServerRole(_ arguments: [String]) async throws {
     throw SalvorError(.usage, "role server DATABASE SCHEMA [snapshots [URL]]")
   }
   // As `salvor serve` does.
-  countNoSQLiteMemory()
+  settleSQLite()
   Host.settleMemory()
   let server = try await BenchServer.start(
     database: arguments[0], schema: schema, snapshots: arguments.dropFirst(2).first == "snapshots",
