@@ -358,7 +358,10 @@ public actor SalvorClient {
       } catch {
         // A session that got further than the one before it: the attempts count anew.
         if session.hasMadeProgress { attempt = 1 }
+        // What a recovery that failed says of itself stays.
+        let recovery = report.recovery
         report = session.report
+        report.recovery = recovery ?? report.recovery
         if session.isArchiveTouched { await nameArchived(&report) }
         if let needed = error as? GroupsNeeded, let asked = groups, !needed.groups.isSubset(of: asked) {
           groups = asked.union(needed.groups)

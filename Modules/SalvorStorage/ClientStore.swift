@@ -279,14 +279,17 @@ public struct ClientSession: Sendable {
   /// The first counters of requests in error that are sent again, each as a part of a new one (semantics 8, *Fix and retry*):
   /// the archive does not have them any more.
   public var joined: Set<Int64>
+  /// The first counters of requests that this session does not send, since they depend on one in error: the archive has them now.
+  public var blocked: Set<Int64>
   /// Of rows that are here `apply` takes the changed columns alone. A part of a row that is not here makes it throw
   /// `inconsistent-download`, unless the row comes whole later in the same download. False: it takes whole rows.
   public var takesParts: Bool
   /// By default nothing is to be sent, nothing was mended, and the server must send whole rows.
   public init(
     state: ClientState, upload: PendingUpload? = nil, notices: [String] = [], joined: Set<Int64> = [],
-    takesParts: Bool = false
+    blocked: Set<Int64> = [], takesParts: Bool = false
   ) {
+    self.blocked = blocked
     self.takesParts = takesParts
     self.state = state
     self.upload = upload

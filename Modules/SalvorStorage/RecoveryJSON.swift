@@ -73,7 +73,9 @@ extension RangePage {
     isLast = json["last"]?.bool ?? true
     ranges = []
     for entry in try json.array("ranges") {
-      guard let items = entry.array, items.count == 3, let count = items[0].integer, let digest = items[1].string else {
+      guard let items = entry.array, items.count == 3, let count = items[0].integer,
+        (0...JSONValue.countMax).contains(count), let digest = items[1].string
+      else {
         throw SalvorError(.malformed, "A range must be [count, digest, last key].")
       }
       ranges.append(RangeDigest(last: try key(items[2]), count: count, digest: digest))

@@ -178,6 +178,8 @@ public enum Unoffered: String, Sendable, CaseIterable {
   case unproven = "triggers-were-away"
   /// Changes that wait here, or were refused, have made something else of the row.
   case changedHere = "changed-here"
+  /// The server has the row, and this device does not see it any more.
+  case outOfScope = "out-of-scope"
   /// Nobody knows by which lost commit it was written.
   case unknownVersion = "unknown-version"
   /// The table was rebuilt with other columns.
@@ -207,7 +209,7 @@ public struct RecoveryItem: Sendable, Hashable {
     /// A client-only row kept aside because its parent went.
     case aside
     /// A client-only row, a subscription or a setting (of the table `salvor_subscription` or `salvor_setting`) that the
-    /// strategy does not keep. The row's values are in the copy that was made before.
+    /// strategy does not keep; or a client-only row that its own `onDelete` took with its parent (reason `parent-gone`). The row's values are in the copy that was made before.
     case givenUp = "given-up"
   }
 

@@ -30,13 +30,14 @@ extension UploadResults {
     var waiting: [ClosedRange<Int64>] = []
     for entry in try json.optionalArray("waiting") ?? [] {
       guard let ends = entry.array, ends.count == 2, let first = ends[0].integer, let last = ends[1].integer,
-        first <= last, waiting.last?.upperBound ?? 0 < first
+        first <= last, last <= UploadChunkReader.counterMax, waiting.last?.upperBound ?? 0 < first
       else { throw SalvorError(.malformed, "\"waiting\" is a list of ascending ranges [first, last].") }
       waiting.append(first...last)
     }
     self.init(
-      commit: commit, acceptedRequests: try json.integer("accepted"), conflicts: try json.integer("conflicts"),
-      refused: refused, healed: json["healed"]?.integer ?? 0, superseded: json["superseded"]?.integer ?? 0,
+      commit: commit, acceptedRequests: try json.count("accepted"), conflicts: try json.count("conflicts"),
+      refused: refused, healed: try json.optionalCount("healed") ?? 0,
+      superseded: try json.optionalCount("superseded") ?? 0,
       waiting: waiting, kept: (try json.optionalArray("kept") ?? []).compactMap(\.integer).sorted())
   }
 }

@@ -30,11 +30,11 @@ public struct TableDigest: Sendable, Hashable {
   }
 
   /// Reads an entry of `compare`, or of a snapshot's `tables`. Throws `malformed` unless it is a list of three or four
-  /// items of the right kinds, with a name and a digest of at most `Limits.nameBytesMax` bytes. A fourth item other
+  /// items of the right kinds, with a count from 0 to `JSONValue.countMax`, a name and a digest of at most `Limits.nameBytesMax` bytes. A fourth item other
   /// than `true` counts as `false`.
   public init(_ json: JSONValue) throws(SalvorError) {
     guard let items = json.array, (3...4).contains(items.count), let table = items[0].string,
-      let count = items[1].integer, let digest = items[2].string,
+      let count = items[1].integer, (0...JSONValue.countMax).contains(count), let digest = items[2].string,
       max(table.utf8.count, digest.utf8.count) <= Limits.nameBytesMax
     else { throw SalvorError(.malformed, "A table to compare must be [table, count, digest].") }
     self.init(table: table, count: count, digest: digest, isFed: items.count == 4 && items[3].bool == true)
@@ -88,7 +88,9 @@ public struct ComparisonOffer: Sendable, Hashable {
     head = try Commit(json["head"] ?? .null)
     tables = []
     for entry in try json.array("tables") {
-      guard let items = entry.array, items.count == 2, let name = items[0].string, let count = items[1].integer else {
+      guard let items = entry.array, items.count == 2, let name = items[0].string, let count = items[1].integer,
+        (0...JSONValue.countMax).contains(count)
+      else {
         throw SalvorError(.malformed, "A table that differs must be [table, count].")
       }
       tables.append(Table(name: name, count: count))

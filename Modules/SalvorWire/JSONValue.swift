@@ -173,6 +173,20 @@ public indirect enum JSONValue: Sendable, Hashable {
   public func integer(_ key: String) throws(SalvorError) -> Int64 {
     try need(key, self[key]?.integer, "a whole number")
   }
+  /// The largest number of rows, bytes or requests that a message may name: thousands of them together are a number still.
+  public static let countMax: Int64 = 1 << 50
+  /// A number of rows, bytes or requests. Throws `malformed` where the key is missing, or has another kind, and unless the number is
+  /// from 0 to `countMax`.
+  public func count(_ key: String) throws(SalvorError) -> Int64 {
+    try need(
+      key, self[key]?.integer.flatMap { (0...Self.countMax).contains($0) ? $0 : nil },
+      "a whole number from 0 to \(Self.countMax)")
+  }
+  /// Nil where the key is missing or null; else as `count`.
+  public func optionalCount(_ key: String) throws(SalvorError) -> Int64? {
+    guard let value = self[key], !value.isNull else { return nil }
+    return try count(key)
+  }
   /// The items of the array under the key. Throws `malformed` where the key is missing, or has another kind.
   public func array(_ key: String) throws(SalvorError) -> [JSONValue] { try need(key, self[key]?.array, "a list") }
   /// The `true` or `false` under the key. Throws `malformed` where the key is missing, or has another kind.

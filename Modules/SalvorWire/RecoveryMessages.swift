@@ -131,7 +131,7 @@ public struct RecoveryFacts: Sendable, Hashable {
     stored = try json.optionalIdentifier("stored")
     scopes = [:]
     for member in json["scopes"]?.members ?? [] { scopes[member.key] = member.value.string }
-    rows = try json.integer("rows")
+    rows = try json.count("rows")
     clientRecoveryEnabled = json["clientRecoveryEnabled"]?.bool ?? true
     selfServiceRemoteDeletion = json["selfServiceRemoteDeletion"]?.bool ?? false
     differences = try json.array("differences").compactMap(\.string)
@@ -149,7 +149,7 @@ public struct RecoveryFacts: Sendable, Hashable {
     var named: [File] = []
     for entry in list {
       named.append(
-        File(group: try entry.name("group"), rows: try entry.integer("rows"), bytes: try entry.integer("bytes")))
+        File(group: try entry.name("group"), rows: try entry.count("rows"), bytes: try entry.count("bytes")))
     }
     files = named
   }

@@ -126,21 +126,21 @@ public struct SnapshotOffer: Sendable, Hashable {
     return .object(members)
   }
 
-  /// Reads an entry of `snapshots`. Throws `malformed` where a member is missing, the ID is not `isID`, `bytes` or
-  /// `size` is negative, there are more than 1000 tables, or `link` or `url` has more than 4096 bytes.
+  /// Reads an entry of `snapshots`. Throws `malformed` where a member is missing, the ID is not `isID`, `bytes`,
+  /// `size` or a table's count is no count (`JSONValue.count`), there are more than 1000 tables, or `link` or `url` has more than 4096 bytes.
   public init(_ json: JSONValue) throws(SalvorError) {
     id = try json.name("id")
     group = try json.name("group")
     commit = try Commit(json["commit"] ?? .null)
     scope = try json.name("scope")
     coding = try json.name("coding")
-    bytes = try json.integer("bytes")
-    size = try json.integer("size")
+    bytes = try json.count("bytes")
+    size = try json.count("size")
     link = try json.string("link")
     url = try json.optionalString("url")
     tables = []
     for entry in try json.array("tables") { tables.append(try TableDigest(entry)) }
-    guard Self.isID(id), bytes >= 0, size >= 0, tables.count <= 1000, link.utf8.count <= 4096,
+    guard Self.isID(id), tables.count <= 1000, link.utf8.count <= 4096,
       url?.utf8.count ?? 0 <= 4096
     else {
       throw SalvorError(

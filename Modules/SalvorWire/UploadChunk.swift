@@ -239,6 +239,8 @@ public struct UploadChunkReader: ~Copyable {
 
   /// A chunk names at most so many lost incarnations.
   public static let lostMax = 1000
+  /// A device counts its changes from 1; what counts on from here is a number still.
+  public static let counterMax: Int64 = 1 << 62
   /// And so many pairs of their order.
   public static let lostOrderMax = 8 * lostMax
 
@@ -341,7 +343,9 @@ public struct UploadChunkReader: ~Copyable {
     case "offer": return try offer(&isFirst)
     case "first":
       counter = try reader.integer()
-      guard counter > 0, try reader.nextKey(&isFirst) == "made" else { throw reader.malformed("expected \"made\"") }
+      guard (1...Self.counterMax).contains(counter), try reader.nextKey(&isFirst) == "made" else {
+        throw reader.malformed("expected \"made\"")
+      }
       made = try reader.integer()
       guard try reader.nextKey(&isFirst) == "changes" else { throw reader.malformed("expected \"changes\"") }
       try reader.beginArray()
@@ -431,7 +435,8 @@ public struct UploadChunkReader: ~Copyable {
       default: throw reader.malformed("expected \"written\", \"review\" or \"version\"")
       }
     }
-    guard first > 0, last >= first, numbers.count == 3, numbers[0] >= 0, numbers[0] < lost.count, numbers[2] >= 0,
+    guard first > 0, last >= first, last <= Self.counterMax, numbers.count == 3, numbers[0] >= 0,
+      numbers[0] < lost.count, numbers[2] >= 0,
       numbers[1] > numbers[2]
     else { throw reader.malformed("an offer of no lost commit") }
     let version = LostVersion(incarnation: lost[Int(numbers[0])], number: numbers[1], parting: numbers[2])
@@ -461,7 +466,9 @@ public struct UploadChunkReader: ~Copyable {
       tag = try reader.text()
       try reader.expect(0x7D)
     }
-    guard first > 0, last >= first else { throw reader.malformed("a request that ends before it begins") }
+    guard first > 0, last >= first, last <= Self.counterMax else {
+      throw reader.malformed("a request that ends before it begins")
+    }
     return .request(first: first, last: last, tag: tag)
   }
 }

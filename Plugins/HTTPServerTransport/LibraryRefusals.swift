@@ -9,9 +9,12 @@
   #endif
 
   /// What a refusal says: a problem of RFC 9457, as the engine's have it.
-  func problemBody(_ code: ErrorCode, status: Int, _ detail: String) -> [UInt8] {
+  ///
+  /// - Parameter limit: how many bytes would be taken.
+  func problemBody(_ code: ErrorCode, status: Int, _ detail: String, limit: Int? = nil) -> [UInt8] {
+    let context = limit.map { ",\"limit\":\"\($0)\"" } ?? ""
     let text =
-      "{\"type\":\"about:blank\",\"title\":\"\(code.rawValue)\",\"status\":\(status),\"detail\":\"\(detail)\",\"code\":\"\(code.rawValue)\",\"number\":\(code.number)}"
+      "{\"type\":\"about:blank\",\"title\":\"\(code.rawValue)\",\"status\":\(status),\"detail\":\"\(detail)\",\"code\":\"\(code.rawValue)\",\"number\":\(code.number)\(context)}"
     return Array(text.utf8)
   }
 

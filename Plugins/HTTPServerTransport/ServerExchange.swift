@@ -173,7 +173,8 @@
         contentLength = 0
       }
       if let contentLength, contentLength > core.bodyBytesMax {
-        return refusal(.tooLarge, "The body is larger than \(core.bodyBytesMax) bytes. Send it in smaller parts.")
+        return refusal(
+          .tooLarge, "The body is larger than \(core.bodyBytesMax) bytes (bodyBytesMax).", limit: core.bodyBytesMax)
       }
       request = TransportRequest(
         method: method, path: path, headers: headers, contentLength: contentLength, peerIsLocal: peer.isLocal,
@@ -198,11 +199,14 @@
       gate.wake()
     }
 
-    private func refusal(_ code: ErrorCode, _ detail: String, retryAfterMilliseconds: Int64? = nil) -> Answer {
+    private func refusal(
+      _ code: ErrorCode, _ detail: String, retryAfterMilliseconds: Int64? = nil, limit: Int? = nil
+    ) -> Answer {
       var headers = ["content-type": "application/problem+json", "connection": "close"]
       headers["retry-after"] = retryAfterMilliseconds.map { String(($0 + 999) / 1000) }
       return Answer(
-        status: code.httpStatus, headers: headers, body: .bytes(problemBody(code, status: code.httpStatus, detail)))
+        status: code.httpStatus, headers: headers,
+        body: .bytes(problemBody(code, status: code.httpStatus, detail, limit: limit)))
     }
 
     /// Takes a part of the body. False: no room; nil: the connection must end.
@@ -213,7 +217,9 @@
       }
       if received + data.count > core.bodyBytesMax {
         requestBody.fail(
-          SalvorError(.tooLarge, "A body is larger than \(core.bodyBytesMax) bytes. Send it in smaller parts."))
+          SalvorError(
+            .tooLarge, "The body is larger than \(core.bodyBytesMax) bytes (bodyBytesMax).",
+            context: ["limit": "\(core.bodyBytesMax)"]))
         // An answer can only be sent at the body's end (see the README): read on for a while, then give up.
         received += data.count
         return received > 2 * core.bodyBytesMax ? nil : true

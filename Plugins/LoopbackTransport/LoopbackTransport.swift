@@ -102,7 +102,7 @@ public final class LoopbackServerTransport: ServerTransport, ListeningAddress {
     let limit = limits.bodyBytesMax
     if let length = request.contentLength, length > limit {
       await request.body.close()
-      let detail = "{\"type\":\"about:blank\",\"status\":413,\"code\":\"too-large\"}"
+      let detail = "{\"type\":\"about:blank\",\"status\":413,\"code\":\"too-large\",\"limit\":\"\(limit)\"}"
       return TransportResponse(
         status: 413, headers: ["content-type": "application/problem+json"], body: .bytes(Array(detail.utf8)),
         contentLength: detail.utf8.count)

@@ -82,4 +82,34 @@ import Testing
     #expect(try await store.rows(of: "site").count == 400)
     await client.close()
   }
+
+  @Test("a server that takes no coding gets bodies as they are, once it has refused one")
+  func identity() async throws {
+    let network = LoopbackNetwork()
+    let (serverStore, store) = (MemoryServerStore(), MemoryClientStore())
+    let (server, _) = try await ServerEngine.start(
+      ServerConfiguration(
+        schema: Self.schema, store: serverStore, authentication: NoAuthentication(), compressions: []))
+    let codings = Mutex<[String?]>([])
+    let transport = LoopbackServerTransport(network)
+    _ = try await transport.start { request in
+      codings.withLock { $0.append(request.headers["content-encoding"]) }
+      return await server.handle(request)
+    }
+    let client = SalvorClient(
+      SalvorClient.Configuration(
+        schema: Self.schema, principal: "anna", store: store, transport: LoopbackClientTransport(network),
+        credentials: credentialHeaders(["principal": "anna"]), compressions: [Better(), GzipCompression()],
+        uploadCompression: GzipCompression()))
+    try await client.open()
+    for prefix in ["first", "second"] {
+      codings.withLock { $0 = [] }
+      try await store.write(Self.rows(prefix))
+      let report = await client.attemptSync()
+      #expect(report.error == nil && report.uploaded == 100, "\(prefix)")
+      #expect(codings.withLock { $0.compactMap(\.self) } == (prefix == "first" ? ["gzip"] : []))
+    }
+    #expect(try await serverStore.rows(of: "site") == (try await store.rows(of: "site")))
+    await client.close()
+  }
 }

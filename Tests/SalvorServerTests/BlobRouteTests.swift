@@ -40,6 +40,15 @@ import Testing
     return (response.status, String(decoding: text, as: UTF8.self), (try? JSONValue(parsing: text))?["code"]?.string)
   }
 
+  @Test("a part that would end beyond the numbers, or beyond its blob, is malformed")
+  func offsets() async throws {
+    let engine = try await engine()
+    for (size, offset) in [("9223372036854775807", "9223372036854775807"), ("3", "9223372036854775807"), ("3", "2")] {
+      let answer = try await ask(engine, "PUT", "/v1/blobs/\(Self.abc)?size=\(size)&offset=\(offset)", "ab")
+      #expect(answer.code == (size == "3" ? "malformed" : "too-large"))
+    }
+  }
+
   @Test("what is missing is sent in parts, and is not missing then; another principal learns nothing of it")
   func sent() async throws {
     let engine = try await engine()

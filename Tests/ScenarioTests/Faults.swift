@@ -11,6 +11,8 @@ final class Faults: Sendable {
     case loseAnswer
     /// The answer is cut after this many body bytes.
     case cutAnswer(after: Int)
+    /// The answer ends after this many body bytes, as if there were no more.
+    case endAnswer(after: Int)
     /// Something on the way answers with this status and nothing else but these headers.
     case answer(status: Int, headers: [String: String] = [:])
     /// The server's answer is this problem.
@@ -101,6 +103,17 @@ private struct FaultyTransport: ClientTransport {
           }
           await rest.keep(Array(piece.dropFirst(first)), happen)
           return Array(piece.prefix(first))
+        }, close: body.close)
+      return response
+    case .endAnswer(let limit):
+      var response = try await base.send(request)
+      let body = response.body
+      let rest = Remaining(limit)
+      response.body = ByteStream(
+        next: {
+          guard let piece = try await body.next() else { return nil }
+          let allowed = await rest.take(piece.count)
+          return allowed == 0 ? nil : Array(piece.prefix(allowed))
         }, close: body.close)
       return response
     case .cutAnswer(let limit):

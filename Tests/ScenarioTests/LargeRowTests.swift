@@ -47,4 +47,46 @@ struct LargeRowTests {
     #expect(try await device.sync().refused == 0)
     try fleet.expectEqual(["site", "visit"], [device])
   }
+
+  @Test(
+    "bodyBytesMax below one row's body: that row is refused alone, others and blobs go, in shorter chunks and parts")
+  func shortBodies() async throws {
+    let fleet = try Fleet(
+      schema: Fleet.visits.replacing("seats: \"integer = 0\" }", "seats: \"integer = 0\", photo: \"blob?\" }"),
+      serverOptions: "authentication: { module: \"none\" }, limits: { bodyBytesMax: 20000 },")
+    try await fleet.start()
+    let device = try fleet.device("a") { $0.limits.attemptsMax = 1 }
+    try await device.sync()
+    try await device.write(
+      "INSERT INTO site (id, name) VALUES ('before', 'x')",
+      "INSERT INTO site (id, name) VALUES ('large', hex(randomblob(60000)))",
+      "INSERT INTO site (id, name, photo) VALUES ('photo', 'x', randomblob(100000))",
+      "INSERT INTO site (id, name) WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 300) SELECT 'some' || i, hex(randomblob(100)) FROM n"
+    )
+    let report = try await device.sync()
+    #expect(report.error == nil, "\(String(describing: report.error))")
+    #expect((report.uploaded, report.refused) == (302, 1))
+    let entries = try await device.open().errorArchive()
+    #expect(entries.map { "\($0.reason ?? "") \($0.key[0])" } == ["too-large \("large".value)"])
+    #expect(try fleet.serverRows("site").count == 302)
+    #expect(try device.connection().integer("SELECT length(photo) FROM site WHERE id = 'photo'") == 100_000)
+    #expect(try await device.sync().error == nil)
+  }
+
+  @Test("a change that depends on a refused one and is written later counts as refused, as where both went together")
+  func blockedLater() async throws {
+    let fleet = try Fleet()
+    try await fleet.start()
+    try fleet.serverConnection().execute(
+      "CREATE TRIGGER no BEFORE INSERT ON site WHEN NEW.name = 'bad' BEGIN SELECT RAISE(ABORT, 'bad'); END")
+    let device = try fleet.device("a")
+    try await device.sync()
+    try await device.write("INSERT INTO site (id, name) VALUES ('s', 'bad')")
+    #expect(try await device.sync().refused == 1)
+    try await device.write("INSERT INTO visit (id, site_id) VALUES ('v', 's')")
+    let later = try await device.sync()
+    #expect((later.refused, later.queued, later.exitCode) == (1, 0, 6))
+    #expect(try await device.open().errorArchive().compactMap(\.reason).sorted() == ["blocked", "constraint"])
+    #expect(try await device.sync().exitCode == 0)
+  }
 }

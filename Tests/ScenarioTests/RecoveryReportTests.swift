@@ -152,9 +152,38 @@ struct RecoveryReportTests {
       #expect(try a.rows("site") == before)
       #expect(try await a.open().backups() == [])
       #expect(try await a.open().status().recovery.state == .none)
+      // Exit code 5, and whoever asks is told why.
+      #expect(report.recovery?.reason != nil)
+      #expect(try await a.open().status().state.recoveryRequired == report.recovery?.reason)
     }
     #expect(try await a.sync().outcome == .recovered)
+    #expect(try await a.open().status().state.recoveryRequired == nil)
     try fleet.expectEqual(tables, [a])
+  }
+
+  @Test(
+    "a client-only row that its own onDelete takes with a discarded row is named in the report",
+    arguments: ["discard-unsynced-changes", "copy-and-resubscribe"])
+  func cascadedClientRow(strategy: String) async throws {
+    let fleet = try Fleet(
+      schema: Fleet.visits.replacing(
+        "draft: {",
+        "label: { maintained: \"client\", primaryKey: \"id\", columns: { id: \"text\", site_id: \"text?\" }, references: { site_id: { table: \"site\", onDelete: \"cascade\" } } }, draft: {"
+      ))
+    try await fleet.start()
+    let a = try fleet.device("a")
+    _ = try await a.sync()
+    try await a.write(
+      "INSERT INTO site (id, name) VALUES ('n', 'mine')",
+      "INSERT INTO label VALUES ('below', 'n'), ('alone', NULL)")
+    let report = try await a.open().recover(strategy: strategy)
+    #expect(report.outcome == .recovered, "\(String(describing: report.error))")
+    #expect(try a.rows("label") == [["alone", nil]])
+    let record = try #require(try await a.open().recoveries().first)
+    let items = try await a.open().recoveryItems(record.id).filter { $0.fate == .givenUp }
+    #expect(items.map { "\($0.reason ?? "") \($0.table) \($0.key)" } == ["parent-gone label \(["below".value])"])
+    #expect(record.counts.givenUp == 1)
+    await fleet.stop()
   }
 
   @Test("recover-or-discard by hand falls back as its name says; a strategy without a fall-back is an error by hand")

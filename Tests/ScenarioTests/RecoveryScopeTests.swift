@@ -24,6 +24,35 @@ struct RecoveryScopeTests {
   }
 
   @Test(
+    "what this device wrote, and the server lost, of a row that it does not see any more is in its archive, and counted"
+  )
+  func lostOutOfScope() async throws {
+    let fleet = try Fleet(
+      schema: Self.schema, serverOptions: "authentication: { module: \"tokens\", file: \"tokens.json5\" },",
+      principals: "token: \"anna-token\"")
+    try allow("UK", fleet)
+    try await fleet.start()
+    try fleet.serverConnection().execute("INSERT INTO site VALUES ('s1', 'UK', 'a'), ('s2', 'UK', 'b')")
+    let device = try fleet.device("anna")
+    #expect(try await device.sync().error == nil)
+    try await fleet.backup("night")
+    try await device.write(
+      "UPDATE site SET note = 'mine' WHERE id = 's1'", "UPDATE site SET note = 'too' WHERE id = 's2'")
+    #expect(try await device.sync().error == nil)
+    try await fleet.restore("night")
+    try fleet.serverConnection().execute("UPDATE site SET region = 'US' WHERE id = 's1'")
+    let report = try await device.sync()
+    #expect(report.error == nil)
+    #expect(report.recovery?.report?.counts.unoffered == [.outOfScope: 1])
+    #expect(try device.rows("site") == [["s2", "UK", "too"]])
+    let entry = try #require(try await device.open().errorArchive().first)
+    #expect(entry.reason == "lost-on-server" && entry.key == ["s1"])
+    #expect(entry.after.contains { $0.name == "note" && $0.value == "mine" })
+    #expect(try fleet.serverRows("site") == [["s1", "US", "a"], ["s2", "UK", "too"]])
+    #expect(try await device.sync().error == nil)
+  }
+
+  @Test(
     "a credential's list that has changed since the backup: rows come and go by what it allows now",
     arguments: ["recover-unsynced-changes", "discard-unsynced-changes", "copy-and-resubscribe"], [false, true])
   func changedList(strategy: String, uploads: Bool) async throws {

@@ -124,6 +124,28 @@ struct RecoveryTests {
     #expect(try await a.open().status().inError == 0)
   }
 
+  @Test("a lost row that was edited here and then deleted: the delete is in the archive, and nothing is sent again")
+  func editedAndDeleted() async throws {
+    let fleet = try await fleet()
+    let a = try fleet.device("a", credentials: "principal: \"a\"")
+    let b = try fleet.device("b", credentials: "principal: \"b\"")
+    for device in [a, b] { _ = try await device.sync() }
+    try await fleet.backup("night")
+    try await b.write("INSERT INTO site (id, name) VALUES ('k', 'of b')")
+    _ = try await b.sync()
+    _ = try await a.sync()
+    try await a.write("UPDATE site SET name = 'edit' WHERE id = 'k'")
+    try await a.write("DELETE FROM site WHERE id = 'k'")
+    try await fleet.restore("night")
+    let report = try await a.sync()
+    #expect(report.error == nil, "\(String(describing: report.error))")
+    let archive = try await a.open().errorArchive()
+    #expect(archive.contains { $0.operation == .delete && $0.key == ["k"] && $0.reason == "row-gone" })
+    #expect(archive.contains { $0.operation == .update && $0.key == ["k"] })
+    #expect(try await a.open().status().queued == 0)
+    #expect(try fleet.serverRows("site").contains { $0[0] == "k" } == false)
+  }
+
   // MARK: - Merge rules
 
   @Test("the merge rules 1 to 4, between a device that was offline and a server that lost a day")

@@ -98,6 +98,27 @@ struct SnapshotFaultTests {
     #expect(try fleet.snapshotLeftovers() == [])
   }
 
+  @Test(
+    "something on the way has the file cut short: it is given up within the same synchronization, and the rows come one by one",
+    arguments: [206, 416])
+  func shortFile(status: Int) async throws {
+    let fleet = try await fleet()
+    try await fleet.warm()
+    let size = try fileSize(fleet)
+    let device = try fleet.device("second")
+    fleet.faults.pass(1)
+    // The file, the next begin, and whoever has the file is asked for the rest.
+    fleet.faults.inject(
+      .endAnswer(after: size - 20), .meanwhile {},
+      .answer(status: status, headers: ["content-range": "bytes \(size - 20)-\(size - 1)/\(size)"]))
+    let report = try await device.sync()
+    #expect(report.error == nil)
+    #expect(report.snapshots == 0)
+    #expect(fleet.faults.left == 0)
+    try fleet.expectEqual(Self.tables, [device])
+    #expect(try fleet.snapshotLeftovers() == [])
+  }
+
   @Test("a device that says it holds a file of a commit that this server never made gets every row")
   func unknownCommit() async throws {
     let fleet = try await fleet()

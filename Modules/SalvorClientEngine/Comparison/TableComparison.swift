@@ -43,7 +43,7 @@ struct TableComparison {
       for start in stride(from: 0, to: large.count, by: Self.questionsMax) {
         try await look(into: large[start..<min(start + Self.questionsMax, large.count)], sink)
       }
-      through += page.ranges.reduce(0) { $0 + $1.count }
+      through = page.ranges.reduce(through) { min($0 + $1.count, JSONValue.countMax) }
       if let serverCount { questions.progress(.comparing(table: table, rows: through, of: serverCount)) }
       guard !page.isLast, let last = page.ranges.last?.last else { return }
       after = last

@@ -218,6 +218,7 @@ extension SalvorClient {
     forgetServer()
     let result: RecoveryResult
     do { result = try await body(&run) } catch {
+      report.recovery = run.stopped ?? report.recovery
       await run.closeSnapshots()
       throw error
     }

@@ -10,6 +10,11 @@ extension RecoveryRun {
       \.beforeReset, "beforeReset", step: "before-reset", configuration.recovery.beforeReset, before: nil)
     guard let failure else { return }
     await exchange.leave(incident.facts)
+    let message =
+      "beforeReset failed, so nothing was touched: \(failure.message) Correct the hook; the next sync tries again."
+    stopped = RecoverySummary(waiting: journal)
+    // By hand nothing else may ask for it.
+    if !journal.isByHand { try await store.setRecoveryRequired(incident.reason, message: message) }
     if hasForgotten {
       journal.beforeReset = .pending
       try await save()
@@ -18,10 +23,7 @@ extension RecoveryRun {
       if let copy = journal.backup { _ = try await store.deleteBackup(copy) }
       try await rest(attempts: journal.attempts, demand: nil)
     }
-    throw SalvorError(
-      .recoveryRequired,
-      "beforeReset failed, so nothing was touched: \(failure.message) Correct the hook; the next sync tries again.",
-      context: ["reason": incident.reason.rawValue])
+    throw SalvorError(.recoveryRequired, message, context: ["reason": incident.reason.rawValue])
   }
 
   /// After the database is as it will be: what it throws is told, and undoes nothing.

@@ -24,6 +24,8 @@ struct RecoveryRun {
   var cause = ErrorCode.recoveryRequired
   /// What a person should know besides the summary; names only.
   var notices: [String] = []
+  /// A hook has stopped it before anything was touched.
+  var stopped: RecoverySummary?
   /// What a fetch found, for the apply that follows it.
   private var fetched: (starts: [GroupStart], groups: [GroupState])?
   private var config: SyncConfig?

@@ -52,7 +52,7 @@ struct BlobTransfer {
     let answer = try await response.body.collect(upTo: limits.chunkBytesMax)
     report.bytesReceived += Int64(answer.count)
     return try JSONValue(parsing: answer).array("blobs").map { entry in
-      BlobNeed(reference: try BlobReference(entry), received: try entry.integer("have"))
+      BlobNeed(reference: try BlobReference(entry), received: try entry.count("have"))
     }
   }
 
@@ -61,11 +61,21 @@ struct BlobTransfer {
   ) async throws {
     let (hash, size) = (blob.reference.hash, blob.reference.size)
     var offset = start
+    var partBytes = limits.chunkBytesMax
     while offset < size {
-      let part = try await store.outgoingBlob(blob, from: offset, count: limits.chunkBytesMax)
-      let response = try await configuration.request(
-        "PUT", "/v1/blobs/\(hash)?size=\(size)&offset=\(offset)", part, isBinary: true, counting: &report)
-      _ = try await response.body.collect(upTo: limits.chunkBytesMax)
+      let part = try await store.outgoingBlob(blob, from: offset, count: partBytes)
+      do {
+        let response = try await configuration.request(
+          "PUT", "/v1/blobs/\(hash)?size=\(size)&offset=\(offset)", part, isBinary: true, counting: &report)
+        _ = try await response.body.collect(upTo: limits.chunkBytesMax)
+      } catch let error as SalvorError where error.code == .tooLarge {
+        // The server reads smaller parts than this.
+        guard let limit = error.context["limit"].flatMap({ Int($0) }), (1..<part.count).contains(limit) else {
+          throw error
+        }
+        partBytes = limit
+        continue
+      }
       offset += Int64(part.count)
       sent = true
     }

@@ -20,3 +20,13 @@ struct DownloadStart {
     return digest(JSONValue.array(parts + (held.isEmpty ? [] : [SnapshotTaking(held: held).json])).bytes)
   }
 }
+
+extension ClientStore {
+  /// What a begin tells where the server does not know enough of this device to answer it.
+  func beginHistory() async throws -> BeginMessage.History {
+    let history = try await history()
+    return BeginMessage.History(
+      sequences: history.olderSequences, incarnations: history.incarnations, commits: history.commits,
+      tables: .array(history.tables.map(TableDefinition.json)))
+  }
+}

@@ -20,7 +20,7 @@ extension ClientConfiguration {
       do {
         return try await request(
           method, path, body, login.merging(more) { $1 }, isBinary: isBinary, counting: &report)
-      } catch let error as SalvorError where error.code == .unsupportedEncoding && sending.forget() {
+      } catch let error as SalvorError where error.code == .unsupportedEncoding && sending.fallBack() {
         continue
       } catch let error as SalvorError where error.code == .unauthenticated {
         guard let others = try await self.login?.headers(after: login, error) else { throw error }
@@ -56,7 +56,7 @@ extension ClientConfiguration {
     report.bytesSent += Int64(body.count)
     let response = try await transport.send(
       TransportRequest(method: method, path: path, headers: headers, body: .bytes(body), contentLength: body.count))
-    sending.note(response.headers["accept-encoding"])
+    sending.note(response.headers["accept-encoding"], uploadCompression)
     guard response.status / 100 == 2 else {
       let text = try await response.body.collect(upTo: limits.chunkBytesMax)
       report.bytesReceived += Int64(text.count)

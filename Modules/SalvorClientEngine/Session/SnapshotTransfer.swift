@@ -139,6 +139,7 @@ struct SnapshotTransfer {
   ) async throws {
     // Who passes over the range sends the whole.
     var offset = response.status == 206 ? count : 0
+    let before = count
     do {
       if response.status == 206, response.headers["content-range"]?.hasPrefix("bytes \(count)-") != true {
         throw SalvorError(.snapshotUnusable, "The answer has another range of the snapshot than was asked for.")
@@ -161,6 +162,10 @@ struct SnapshotTransfer {
     }
     await response.body.close()
     guard offset == offer.bytes else {
+      // Whoever is asked for the rest and has no more than is here keeps a shorter file.
+      guard offset > before else {
+        throw SalvorError(.snapshotUnusable, "The snapshot is shorter than the server has said.")
+      }
       throw SalvorError(.unreachable, "The snapshot was cut. The next synchronization goes on where it stopped.")
     }
   }
@@ -170,7 +175,7 @@ extension SalvorError {
   /// The same group can come by rows.
   fileprivate var meansRows: Bool {
     switch code {
-    case .snapshotUnusable, .forbidden, .notFound, .malformed, .tooLarge, .storageFull: true
+    case .snapshotUnusable, .forbidden, .notFound, .malformed, .tooLarge, .storageFull, .failed: true
     default: false
     }
   }

@@ -7,7 +7,7 @@ import SalvorWire
 /// where it arrived within a second, so that a large upload takes few round trips, and a cut costs little where the network is slow
 /// (decision 146).
 struct ChunkSize {
-  private let smallest: Int
+  private var smallest: Int
   private var largest: Int
   private(set) var target: Int
   /// A chunk has arrived: the pace is known.
@@ -16,6 +16,8 @@ struct ChunkSize {
   private var isGrowing: Bool
 
   private static let wantedMilliseconds: Int64 = 1000
+  /// Shorter ones are not made for a server's limit.
+  private static let bytesMin = 512
   private static let slowMilliseconds: Int64 = 5000
 
   init(_ limits: Limits) {
@@ -35,10 +37,19 @@ struct ChunkSize {
     isKnown = true
   }
 
-  /// Whether a chunk is larger than every server takes.
-  func isGrown(_ chunk: UploadChunk) -> Bool { isGrowing && chunk.bytes.count > smallest }
-
-  mutating func stop() { (largest, target, isGrowing) = (smallest, smallest, false) }
+  /// The server does not read as much at once: what comes next is shorter, first of all as long as every server takes it. False: it is
+  /// one change, or short already.
+  mutating func shrink(below chunk: UploadChunk) -> Bool {
+    if isGrowing, chunk.bytes.count > smallest {
+      (largest, target, isGrowing) = (smallest, smallest, false)
+      return true
+    }
+    let half = min(chunk.bytes.count, target) / 2
+    guard chunk.changeCount > 1, half >= Self.bytesMin else { return false }
+    (smallest, target, isGrowing) = (min(smallest, half), half, false)
+    largest = max(half, min(largest, chunk.bytes.count / 2))
+    return true
+  }
 }
 
 /// An upload in chunks (semantics 4, step 2), and the blobs of any upload.
@@ -64,7 +75,7 @@ extension SyncSession {
       return nil
     }
     return Staging(
-      token: token, sequence: upload.sequence, chunks: Int(try staged.integer("chunks")),
+      token: token, sequence: upload.sequence, chunks: Int(try staged.count("chunks")),
       lastCounter: try staged.integer("last"), end: upload.lastCounter)
   }
 
@@ -126,13 +137,18 @@ extension SyncSession {
         "/v1/sync/\(staging.token)/chunks/\(index)?first=\(chunk.firstCounter)&last=\(chunk.lastCounter)"
         + (chunk.isLast ? "&final=true" : "")
       do {
-        try await send(chunk, path, cuts: !size.isGrown(chunk))
-      } catch let error as SalvorError where error.code == .tooLarge && size.isGrown(chunk) {
-        // The server takes smaller ones: the same again, as large as every server takes them.
-        size.stop()
-        _ = try await following
-        next = try await store.uploadChunk(after: chunk.firstCounter - 1, bytesTarget: size.target)
-        continue
+        try await send(chunk, path)
+      } catch let error as SalvorError where error.code == .tooLarge {
+        if size.shrink(below: chunk) {
+          _ = try await following
+          next = try await store.uploadChunk(after: chunk.firstCounter - 1, bytesTarget: size.target)
+          continue
+        }
+        // What the server does not read even alone is sent without what makes it so: the server refuses that change alone.
+        guard let limit = error.context["limit"].flatMap({ Int($0) }), limit < chunk.bytes.count,
+          let smaller = try LargeChanges.cut(chunk, to: limit, configuration.schema)
+        else { throw error }
+        try await send(smaller, path)
       }
       size.sent(chunk, inMilliseconds: configuration.clock.now() - began)
       index += 1
@@ -148,23 +164,9 @@ extension SyncSession {
     return true
   }
 
-  /// What the server does not read, since it is too large, is sent without what makes it so: the server refuses those changes alone.
-  ///
-  /// - Parameter cuts: false where smaller chunks are the better way.
-  private mutating func send(_ chunk: UploadChunk, _ path: String, cuts: Bool) async throws {
-    var chunk = chunk
-    while true {
-      do {
-        let response = try await configuration.request("PUT", path, chunk.bytes, counting: &report)
-        _ = try await response.body.collect(upTo: limits.chunkBytesMax)
-        return
-      } catch let error as SalvorError where error.code == .tooLarge && cuts {
-        guard let limit = error.context["limit"].flatMap({ Int($0) }), limit < chunk.bytes.count,
-          let smaller = try LargeChanges.cut(chunk, to: limit, configuration.schema)
-        else { throw error }
-        chunk = smaller
-      }
-    }
+  private mutating func send(_ chunk: UploadChunk, _ path: String) async throws {
+    let response = try await configuration.request("PUT", path, chunk.bytes, counting: &report)
+    _ = try await response.body.collect(upTo: limits.chunkBytesMax)
   }
 
   // MARK: - Blobs

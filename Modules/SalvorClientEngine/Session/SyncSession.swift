@@ -135,6 +135,10 @@ struct SyncSession {
     let again = report.refusedCounters.intersection(session.joined)
     report.refusedCounters.subtract(again)
     report.refused -= Int64(again.count)
+    // What depends on a request in error is not sent: it is in the archive, as where both were sent together.
+    report.refused += Int64(session.blocked.subtracting(report.refusedCounters).count)
+    report.refusedCounters.formUnion(session.blocked)
+    if !session.blocked.isEmpty { isArchiveTouched = true }
     // A session that is begun again says the same again; what a recovery before it said stays.
     report.notices += session.notices.filter { !report.notices.contains($0) }
     if onlyUploads, session.upload == nil { return }
@@ -267,10 +271,11 @@ struct SyncSession {
     message.upload = first == nil ? .none : inline == nil ? .staged : .inline
     var response: TransportResponse
     do {
-      response = try await send(message, inline)
-    } catch let error as SalvorError where error.code == .historyNeeded && !error.needsAdoption {
-      message.history = try await store.beginHistory()
-      response = try await send(message, inline)
+      response = try await sendTelling(&message, inline)
+    } catch let error as SalvorError where error.code == .tooLarge && inline != nil {
+      // The server does not read as much with a begin: in chunks it may.
+      (inline, message.upload) = (nil, .staged)
+      response = try await sendTelling(&message, nil)
     }
     if let inline { progress(.uploading(changes: Int64(inline.changeCount), share: 1)) }
     if message.upload == .staged {
@@ -286,6 +291,18 @@ struct SyncSession {
     }
     var reader = ResponseReader(response, configuration)
     try await receive(&reader, session, download)
+  }
+
+  /// Again with its history where the server asks for that.
+  private mutating func sendTelling(
+    _ message: inout BeginMessage, _ inline: UploadChunk?
+  ) async throws -> TransportResponse {
+    do {
+      return try await send(message, inline)
+    } catch let error as SalvorError where error.code == .historyNeeded && !error.needsAdoption {
+      message.history = try await store.beginHistory()
+      return try await send(message, inline)
+    }
   }
 
   /// A declared rule, or what the device knows of and the server does not yet, changes what the device uploads: its
@@ -429,8 +446,9 @@ struct SyncSession {
             try await take(try SyncConfig(config), session)
           } else if let next = line["position"]?.string {
             position = next
-            newRows += line["rows"]?.integer ?? 0
-            rows? += line["rows"]?.integer ?? 0
+            let more = try line.optionalCount("rows") ?? 0
+            newRows = min(newRows + more, JSONValue.countMax)
+            rows = rows.map { min($0 + more, JSONValue.countMax) }
             let chunk = StagedChunk(download: name, bytes: page, position: position, rows: rows)
             page = []
             page.reserveCapacity(chunk.bytes.count)
@@ -573,16 +591,6 @@ struct SyncSession {
 
   mutating func post(_ path: String, _ body: [UInt8]) async throws -> TransportResponse {
     try await configuration.request("POST", path, body, counting: &report)
-  }
-}
-
-extension ClientStore {
-  /// What a begin tells where the server does not know enough of this device to answer it.
-  func beginHistory() async throws -> BeginMessage.History {
-    let history = try await history()
-    return BeginMessage.History(
-      sequences: history.olderSequences, incarnations: history.incarnations, commits: history.commits,
-      tables: .array(history.tables.map(TableDefinition.json)))
   }
 }
 

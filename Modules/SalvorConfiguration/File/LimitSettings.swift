@@ -117,6 +117,12 @@ public struct LimitSetting: Sendable {
       reader.report(
         culprit, "does not fit: \(name) (\(setting.read(limits))) is more than chunkBytesMax (\(limits.chunkBytesMax))")
     }
+    if reader.has("bodyBytesMax"), limits.bodyBytesMax < limits.rowBytesMax {
+      reader.warn(
+        "bodyBytesMax",
+        "is less than rowBytesMax (\(limits.rowBytesMax)): a row that is larger than bodyBytesMax as it is sent is refused (too-large)"
+      )
+    }
     section.finish(child: reader)
     return limits
   }

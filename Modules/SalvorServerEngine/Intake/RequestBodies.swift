@@ -53,7 +53,7 @@ extension ServerEngine {
     if let length = request.contentLength, length > configuration.limits.bodyBytesMax {
       throw SalvorError(
         .tooLarge, "The body is larger than \(configuration.limits.bodyBytesMax) bytes (bodyBytesMax).",
-        context: ["limit": "\(limit)"])
+        context: ["limit": "\(configuration.limits.bodyBytesMax)"])
     }
     var stream = request.body
     var limit = limit

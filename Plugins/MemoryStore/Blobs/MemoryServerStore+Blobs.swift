@@ -31,7 +31,7 @@ extension MemoryServerStore {
     guard reference.size <= limits.blobBytesMax else {
       throw SalvorError(.tooLarge, "The blob is larger than \(limits.blobBytesMax) bytes (blobBytesMax).")
     }
-    guard offset >= 0, !part.isEmpty, offset + Int64(part.count) <= reference.size else {
+    guard offset >= 0, !part.isEmpty, offset <= reference.size - Int64(part.count) else {
       throw SalvorError(.malformed, "A part of a blob has at least one byte, and lies within the blob.")
     }
     var own = (state.blobs[principal.name] ?? [:]).filter { $0.value.time >= now - blobStagingMilliseconds }

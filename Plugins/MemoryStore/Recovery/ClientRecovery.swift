@@ -206,7 +206,14 @@ struct ClientRecovery {
             // Its values become a conflict version there.
             lost[name] = change(name, .insert, old.map { ($0.name, .null, $0.value) })
           }
-        case .left, .dropped: fates[name] = .left
+        case .left, .dropped:
+          fates[name] = .left
+          // What this device wrote is nowhere else, and it may not offer it any more.
+          if order.rebuild == .nothing, isLost(name), isOwnLoss(name),
+            !content.requests.contains(where: { $0.state != .displaced && $0.state != .kept && $0.rows.contains(name) })
+          {
+            lost[name] = change(name, .insert, old.map { ($0.name, .null, $0.value) })
+          }
         case .lost where isUnasked(name): noteLoss(of: name, old)
         case .lost, nil:
           let isStale = order.rebuild == .nothing && !downloaded.contains(table.group)
@@ -317,8 +324,14 @@ struct ClientRecovery {
     }
   }
 
+  /// This device wrote the row by a lost commit.
+  private func isOwnLoss(_ name: RowName) -> Bool {
+    before.baseChanges.contains { $0.row == name && $0.isOwn && $0.version > order.shared ?? 0 }
+  }
+
   /// Why the archive has a loss in the place of an offer; and what would be offered under another setting.
   private func unoffered(_ name: RowName, _ change: Change) -> (why: Unoffered, version: Request.Withheld?) {
+    if fates[name] == .left { return (.outOfScope, nil) }
     guard let table = content.schema.table(name.table) else { return (.otherColumns, nil) }
     guard before.serverID == order.server else { return (.otherServer, nil) }
     guard order.takesOffers else { return (.notTaken, nil) }
@@ -328,7 +341,7 @@ struct ClientRecovery {
       order.rebuild == .nothing || before.baseChanges.contains(where: { $0.row == name }),
       let incarnation = before.incarnations.last(where: { $0.firstCommit > 0 && $0.firstCommit <= number })
     else { return (.unknownVersion, nil) }
-    let isOwn = before.baseChanges.contains { $0.row == name && $0.isOwn && $0.version > order.shared ?? 0 }
+    let isOwn = isOwnLoss(name)
     let mode = mode(of: name.table)
     if mode == .all || mode != .off && isOwn { return (.changedHere, nil) }
     let withheld = Request.Withheld(

@@ -27,6 +27,13 @@ extension ClientRecovery {
 
   private func isRemade(_ name: RowName) -> Bool {
     fates[name] == .lost && isWritable(name) && firstChange(of: name)?.change.operation == .update
+      && !endsWithDelete(name)
+  }
+
+  /// The row was changed, and deleted in the end: nobody wants it made again.
+  private func endsWithDelete(_ name: RowName) -> Bool {
+    guard firstChange(of: name)?.change.operation == .update else { return false }
+    return outstanding.flatMap { content.requests[$0].changes }.last { $0.row == name }?.operation == .delete
   }
 
   /// The first outstanding change of a row.
@@ -72,6 +79,7 @@ extension ClientRecovery {
       switch change.operation {
       case .insert: continue
       case .delete: lost[name] = nil
+      case .update where endsWithDelete(name): lost[name] = nil
       case .update:
         lost[name] = nil
         var made = insert(change.applied(to: base, of: table) ?? base, table, change)
@@ -104,7 +112,7 @@ extension ClientRecovery {
       deletes.filter { name, rows in rows.count >= 20 && rows.count * 2 > content.bases.rows(of: name).count }.keys)
     guard heals else { return }
     for name in sorted(Set(lost.keys).union(heldRows)) {
-      guard var change = lost[name] ?? held(name), isWritable(name), isOffered(name),
+      guard fates[name] != .left, var change = lost[name] ?? held(name), isWritable(name), isOffered(name),
         let version = lostVersion(of: name)
       else { continue }
       let isOfMass = change.operation == .delete && isDeleteOfRow(name) && mass.contains(name.table)

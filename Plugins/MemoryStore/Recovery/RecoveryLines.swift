@@ -26,15 +26,23 @@ extension ClientRecovery {
     return items + givenUp
   }
 
-  /// What a strategy that makes everything anew does not keep.
+  /// What a strategy that makes everything anew does not keep; of others, client-only rows that went with their parents.
   private var givenUp: [RecoveryItem] {
-    guard order.rebuild == .everything else { return [] }
+    let client = before.schema.tables.filter { $0.maintained == .client }
+    let isAnew = order.rebuild == .everything
     func item(_ table: Table, _ key: Key) -> RecoveryItem {
       RecoveryItem(
         fate: .givenUp, request: nil, table: table.name, key: key, operation: nil, before: [], after: [],
-        reason: "client-only")
+        reason: isAnew ? "client-only" : "parent-gone")
     }
-    let client = before.schema.tables.filter { $0.maintained == .client }
+    guard isAnew else {
+      return client.flatMap { table in
+        before.view.rows(of: table.name).keys.sorted(by: keyPrecedes).filter { key in
+          let name = RowName(table: table.name, key: key)
+          return content.view[name] == nil && content.aside[name] == nil
+        }.map { item(table, $0) }
+      }
+    }
     return client.flatMap { table in
       before.view.rows(of: table.name).keys.sorted(by: keyPrecedes).map { item(table, $0) }
     } + client.flatMap { table in before.aside.sortedKeys(of: table.name).map { item(table, $0) } }

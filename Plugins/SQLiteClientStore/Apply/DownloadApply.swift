@@ -125,6 +125,8 @@ final class DownloadApply: NewBases {
 
   var isRecovery: Bool { recovery != nil }
 
+  func clientRowGoes(_ table: String, _ key: Key) throws { try recovery?.clientRowGoes(table, key) }
+
   /// Tables that a recovery rebuilt. Any of their rows may be missing now, as a parent of other rows.
   var rebuilt: Set<String> { recovery?.rebuilt ?? [] }
 

@@ -89,6 +89,8 @@ struct BeforeImages {
       // Commits heard of since belong to the history that goes: kept, they would pass for the point where both parted.
       if let commit = description.commit {
         try connection.run("DELETE FROM salvor_commit WHERE number > ?1", .integer(commit))
+        // Versions of rows likewise: they would pass for lost ones of the history that is put back.
+        try connection.run("DELETE FROM salvor_history WHERE version > ?1", .integer(commit))
       }
       // Its lines are not recorded.
       try connection.run(

@@ -9,6 +9,8 @@ protocol NewBases: AnyObject {
   var rebuilt: Set<String> { get }
   /// Gives the rows in work their bases.
   func takeBases() throws
+  /// A client-only row goes with its parent: a recovery's report names it.
+  func clientRowGoes(_ table: String, _ key: Key) throws
 }
 
 /// Requests that a recovery adds, and that no application wrote.

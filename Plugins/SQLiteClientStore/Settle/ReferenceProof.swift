@@ -170,8 +170,12 @@ struct ReferenceProof {
 
   /// Client-only rows that lost their parent follow their own onDelete; without one they are kept aside (semantics 9).
   ///
-  /// - Parameter rebuilt: parents that were made anew, any row of which may be gone.
-  func settleClientRows(ofParents rebuilt: Set<String> = []) throws {
+  /// - Parameters:
+  ///   - rebuilt: parents that were made anew, any row of which may be gone.
+  ///   - losing: called for each row that goes with its parent; nil: nobody reports them.
+  func settleClientRows(
+    ofParents rebuilt: Set<String> = [], losing: ((_ table: String, _ key: Key) throws -> Void)? = nil
+  ) throws {
     let connection = context.connection
     var parents = rebuilt
     var again = true
@@ -183,7 +187,7 @@ struct ReferenceProof {
         guard try connection.integer("SELECT 1 FROM \(quoted(rule.child)) x WHERE \(condition) LIMIT 1") != nil else {
           continue
         }
-        try follow(rule, condition, mayBeChanged: !parents.contains(rule.parent))
+        try follow(rule, condition, mayBeChanged: !parents.contains(rule.parent), losing)
         parents.insert(rule.child)
         again = true
       }
@@ -194,18 +198,35 @@ struct ReferenceProof {
   /// that rows reference was changed and not taken away, they are kept aside.
   ///
   /// - Parameter mayBeChanged: the parent's rows that are there still may have had the value.
-  private func follow(_ rule: Rule, _ condition: String, mayBeChanged: Bool) throws {
+  private func follow(
+    _ rule: Rule, _ condition: String, mayBeChanged: Bool, _ losing: ((_ table: String, _ key: Key) throws -> Void)?
+  ) throws {
     let isRemoval =
       try !mayBeChanged || rule.parentColumnsAreKey || !(rule.capturedParent.map(touched.hasWritten) ?? false)
     let sets = rule.childColumns.map { "\(quoted($0)) = NULL" }.joined(separator: ", ")
     switch rule.onDelete {
     case "CASCADE" where isRemoval:
-      if try run("DELETE FROM \(quoted(rule.child)) AS x WHERE \(condition)", rule, condition) { return }
+      let before = try losing == nil ? [] : keys(rule, condition)
+      let isDone = try run("DELETE FROM \(quoted(rule.child)) AS x WHERE \(condition)", rule, condition)
+      if let losing {
+        let left = try Set(isDone ? [] : keys(rule, condition))
+        for key in before where !left.contains(key) {
+          try losing(context.schema.table(rule.child)?.name ?? rule.child, key)
+        }
+      }
+      if isDone { return }
     case "SET NULL" where isRemoval:
       if try run("UPDATE \(quoted(rule.child)) AS x SET \(sets) WHERE \(condition)", rule, condition) { return }
     default: break
     }
     try putAside(rule, condition)
+  }
+
+  private func keys(_ rule: Rule, _ condition: String) throws -> [Key] {
+    let key = try context.connection.tableShape(rule.child)?.primaryKey ?? []
+    let list = key.isEmpty ? "x.rowid" : key.map { "x.\(quoted($0))" }.joined(separator: ", ")
+    return try context.connection.rows(
+      "SELECT \(list) FROM \(quoted(rule.child)) x WHERE \(condition) ORDER BY \(list)")
   }
 
   /// False: rows are left.

@@ -165,10 +165,14 @@ final class Settling {
   private func derive() throws {
     if let rows = opened {
       var rebuilt: Set<String> = []
-      if case .download(let apply) = move.bases { rebuilt = apply.rebuilt }
+      var losing: ((String, Key) throws -> Void)?
+      if case .download(let apply) = move.bases {
+        rebuilt = apply.rebuilt
+        if apply.isRecovery { losing = apply.clientRowGoes }
+      }
       if move.movesClientRows {
         connection.triggersEnabled = true
-        try rows.proof.settleClientRows(ofParents: rebuilt)
+        try rows.proof.settleClientRows(ofParents: rebuilt, losing: losing)
         try rows.proof.returnAside()
         connection.triggersEnabled = false
       }

@@ -183,8 +183,8 @@ public actor SQLiteClientStore: ClientStore {
           || connection.integer("SELECT 1 FROM salvor_sequence WHERE sequence = ?1", .text(newest.text)) != nil
       } ?? false
     guard file.stamp == (try connection.text(.fileStamp)) else {
-      // A recovery gives a database another stamp.
-      if !known {
+      // A recovery gives a database another stamp, and whoever puts a copy back knows that it is older.
+      if !known, try connection.state(.wentBack) == nil {
         try connection.transaction { try connection.note([Self.another(file)], at: clock.now()) }
       }
       return try writeIdentity(context)
@@ -229,7 +229,7 @@ public actor SQLiteClientStore: ClientStore {
       if let quiet, groups == nil, try quiet.stillHolds(context.connection) { return quiet.session }
       let session = try begin(context, groups, blobBytesMax)
       quiet = nil
-      if groups == nil, session.upload == nil, session.notices.isEmpty {
+      if groups == nil, session.upload == nil, session.notices.isEmpty, session.blocked.isEmpty {
         quiet = try QuietSession(session, context.connection)
       }
       return session
@@ -258,6 +258,7 @@ public actor SQLiteClientStore: ClientStore {
     var notices: [String] = []
     var drawn: PendingUpload?
     var joined: Set<Int64> = []
+    var blocked: Set<Int64> = []
     try connection.transaction {
       notices += try straighten(context)
       try RequestSorting(context).sort()
@@ -275,13 +276,15 @@ public actor SQLiteClientStore: ClientStore {
       move.joins = .edited
       move.holding = .choose
       move.basesMayBreak = true
+      let before = Set(try context.requests(in: .blocked).map(\.first))
       joined = Set(try context.settle(move).joined.keys.map(\.counter))
+      blocked = Set(try context.requests(in: .blocked).map(\.first)).subtracting(before)
       drawn = try drawUpload(context, groups, blobBytesMax)
     }
     checkedSchema = try connection.schemaVersion()
     if drawn?.isResend == false { try writeIdentity(context) }
     return ClientSession(
-      state: try state(context), upload: drawn, notices: notices, joined: joined, takesParts: true)
+      state: try state(context), upload: drawn, notices: notices, joined: joined, blocked: blocked, takesParts: true)
   }
 
   /// Rows that no subscription covers go as soon as nothing waits that needs them, though nothing is downloaded.

@@ -51,14 +51,14 @@ package struct BlobStaging {
     _ part: [UInt8], of reference: BlobReference, at offset: Int64, for principal: Principal, _ limits: Limits,
     now: Int64, inUse: () throws -> Set<String>
   ) throws -> Outcome {
-    let end = offset + Int64(part.count)
     guard reference.size <= limits.blobBytesMax else {
       throw SalvorError(
         .tooLarge, "The blob has \(reference.size) bytes, more than \(limits.blobBytesMax) (blobBytesMax).")
     }
-    guard offset >= 0, !part.isEmpty, end <= reference.size else {
+    guard offset >= 0, !part.isEmpty, offset <= reference.size - Int64(part.count) else {
       throw SalvorError(.malformed, "A part of a blob has at least one byte, and lies within the blob.")
     }
+    let end = offset + Int64(part.count)
     try forget(before: now - blobStagingMilliseconds)
     var known = try entry(reference.hash, principal)
     if let other = known, other.size != reference.size {

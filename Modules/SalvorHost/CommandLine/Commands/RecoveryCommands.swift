@@ -189,6 +189,7 @@ private func describe(_ why: Unoffered) -> String {
   case .notOwn: "not written by this device"
   case .serverMaintained: "the server alone writes the table"
   case .unproven: "written while Salvor's triggers were away"
+  case .outOfScope: "they are out of this device's scope now"
   case .changedHere: "changes that wait here have another row"
   case .unknownVersion: "nobody knows by which commit it was written"
   case .otherColumns: "the table has other columns now"

@@ -24,9 +24,12 @@ final class LossArchive {
   /// - Parameters:
   ///   - was: the device's base; nil: it was deleted.
   ///   - base: the server's row.
-  func lost(_ table: CapturedTable, _ key: Key, was: SlotRow?, base: SlotRow?) throws {
+  ///   - isOutOfScope: the server has it, where this device does not see it.
+  func lost(
+    _ table: CapturedTable, _ key: Key, was: SlotRow?, base: SlotRow?, isOutOfScope: Bool = false
+  ) throws {
     guard let step = Self.step(table, was: was, now: base) else { return }
-    try add(step, table, key, was: was)
+    try add(step, table, key, was: was, isOutOfScope: isOutOfScope)
   }
 
   /// A mass of deletes: one entry, without the rows' values, which are in their tables again.
@@ -72,13 +75,18 @@ final class LossArchive {
     try add(.init(seq: 0, change: .delete, isJoined: false, before: nil, after: nil), table, key, was: nil)
   }
 
-  private func withhold(_ table: CapturedTable, _ key: Key, was: SlotRow?, isForReview: Bool = false) throws {
+  private func withhold(
+    _ table: CapturedTable, _ key: Key, was: SlotRow?, isForReview: Bool = false, isOutOfScope: Bool = false
+  ) throws {
+    if isOutOfScope { return unoffered[.outOfScope, default: 0] += 1 }
     let (why, version) = try offers.unoffered(table, key, isForReview: isForReview)
     unoffered[why, default: 0] += 1
     if let version { try context.withhold(counter, table, key, version, was: was) }
   }
 
-  private func add(_ step: RowTimeline.Step, _ table: CapturedTable, _ key: Key, was: SlotRow?) throws {
+  private func add(
+    _ step: RowTimeline.Step, _ table: CapturedTable, _ key: Key, was: SlotRow?, isOutOfScope: Bool = false
+  ) throws {
     counter += 1
     count += 1
     var entry = step
@@ -87,7 +95,7 @@ final class LossArchive {
     try context.archive(
       entry, of: range, table, key,
       kept: ("lost-on-server", "The server acknowledged this and has lost it. Reapply it, or delete the entry."))
-    try withhold(table, key, was: was)
+    try withhold(table, key, was: was, isOutOfScope: isOutOfScope)
     try record.row(.lost, table, key, entry, reason: "lost-on-server")
   }
 }

@@ -110,6 +110,8 @@ final class RecoveryMerge: RecoveryRules {
     var old: SlotRow?
     var new: SlotRow?
     var fate: BaseWatch.Fate
+    /// It was changed here, and deleted in the end: nobody wants it made again.
+    var endsWithDelete: Bool
   }
 
   /// Rows with requests, in a fixed order, whose base is another one now.
@@ -122,10 +124,13 @@ final class RecoveryMerge: RecoveryRules {
       let fate = base.row != nil ? .row : try watch.fate(of: base.table, ref.key) ?? .left
       try watch.setWas(base.table, ref.key, old, fate)
       // It was deleted here too: nobody misses it, and what the server lost of it is no version beside that delete.
-      if fate == .lost || fate == .deleted, timeline.steps.first?.change == .delete {
+      if fate == .lost || fate == .deleted, timeline.steps.first?.change == .delete || timeline.endsWithDelete {
         try watch.settle(base.table, ref.key)
       }
-      changed.append(Change(ref: ref, table: base.table, key: ref.key, old: old, new: base.row, fate: fate))
+      changed.append(
+        Change(
+          ref: ref, table: base.table, key: ref.key, old: old, new: base.row, fate: fate,
+          endsWithDelete: timeline.endsWithDelete))
       rebased.insert(ref)
     }
     return changed
@@ -143,17 +148,17 @@ final class RecoveryMerge: RecoveryRules {
   }
 
   private func isMadeAgain(_ change: Change, _ rows: WorkingRows) throws -> Bool {
-    guard isWritable(change.table),
+    guard isWritable(change.table), !change.endsWithDelete,
       case .update? = try rows.load(change.table, change.key).timeline.steps.first?.change
     else { return false }
     return true
   }
 
-  /// A lost row that requests change: an update makes it again.
+  /// A lost row that requests change: an update makes it again, unless the row is deleted after it.
   private func takeLoss(
     _ change: Change, _ first: RowTimeline.Step?, _ rows: WorkingRows, _ watch: BaseWatch
   ) throws {
-    if case .update? = first?.change, isWritable(change.table) {
+    if case .update? = first?.change, isWritable(change.table), !change.endsWithDelete {
       try watch.settle(change.table, change.key)
       let version = try offers.version(change.table, change.key, isNeeded: true)
       guard let made = try rows.makeAgain(change.table, change.key) else { return }
@@ -338,7 +343,10 @@ final class RecoveryMerge: RecoveryRules {
       // What was deleted or left the scope is not lost.
       let mayBeLost = entry.fate == .row || entry.fate == .lost
       if let was = entry.was {
-        if try mayBeLost && versions.isLost(entry.table, entry.key) {
+        if entry.fate == .left, !rebased.contains(ref), try versions.lost(entry.table, entry.key)?.isOwn == true {
+          // What this device wrote is nowhere else, and it may not offer it any more.
+          try archive.lost(entry.table, entry.key, was: was, base: nil, isOutOfScope: true)
+        } else if try mayBeLost && versions.isLost(entry.table, entry.key) {
           try archive.lost(entry.table, entry.key, was: was, base: base)
         } else if versions.unproven.contains(entry.table.number) {
           try archive.unproven(entry.table, entry.key, was: was, base: base)
@@ -360,6 +368,15 @@ final class RecoveryMerge: RecoveryRules {
     counts.unoffered.merge(archive.unoffered) { $0 + $1 }
     lastCounter = archive.counter
     try context.keepCounter(lastCounter)
+  }
+
+  /// A client-only row whose own onDelete takes it with its parent. Its values are in what was kept before.
+  func clientRowGoes(_ table: String, _ key: Key) throws {
+    counts.givenUp += 1
+    try record.givenUp(
+      RecoveryItem(
+        fate: .givenUp, request: nil, table: table, key: key, operation: nil, before: [], after: [],
+        reason: "parent-gone"))
   }
 
   private func guardAgainstMassDeletion(_ rows: WorkingRows) throws {
@@ -395,5 +412,13 @@ final class RecoveryMerge: RecoveryRules {
     counts.unoffered.merge(more.unoffered) { $0 + $1 }
     counts.upserts += more.upserts
     counts.deletes += more.deletes
+  }
+}
+
+extension RowTimeline {
+  /// The row was changed, and deleted in the end.
+  fileprivate var endsWithDelete: Bool {
+    guard case .update? = steps.first?.change else { return false }
+    return steps.last?.change == .delete
   }
 }
