@@ -56,7 +56,9 @@ extension ShapePlan {
     for (index, item) in row.items.enumerated() where index < types.count {
       guard let type = types[index], !item.isStored(by: type), let target = targets[index] else { continue }
       // The device may not send such a row: it says how large it is (decision 120).
-      if case .integer(let bytes) = item, bytes > limits.rowBytesMax, target.type.holdsBytes { return tooLarge() }
+      if case .integer(let bytes) = item, bytes > min(limits.rowBytesMax, limits.bodyBytesMax), target.type.holdsBytes {
+        return tooLarge()
+      }
       return RefusalText(
         .notStorable, "\(name()).\(target.name) stores \(target.type.rawValue) only. Correct the value.")
     }
