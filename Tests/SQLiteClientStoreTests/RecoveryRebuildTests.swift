@@ -157,7 +157,7 @@ import Testing
     #expect(try bench.read("SELECT * FROM follows") == [["2", "q"]])
     #expect(
       try await bench.items() == [
-        "lost insert parent p lost-on-server", "aside - aside 1 parent-gone",
+        "lost insert parent p lost-on-server", "aside - aside 1 parent-gone", "given-up - follows 1 parent-gone",
       ])
     _ = try await bench.download([("parent", ["p"])])
     #expect(try bench.read("SELECT id FROM aside ORDER BY id") == [["1"], ["2"], ["3"]])
