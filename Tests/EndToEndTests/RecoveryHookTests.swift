@@ -27,7 +27,7 @@ import Testing
 
     func expectUntouched(at location: SourceLocation = #_sourceLocation) async throws {
       #expect(try contents(device.database, Inspections.tables + ["draft"]) == before, sourceLocation: location)
-      #expect(try await device.status()["recovery"]["state"] == "none", sourceLocation: location)
+      #expect(try await device.status()["recovery"]["state"] == "required", sourceLocation: location)
       #expect(try await device.status()["queued"] == 4, sourceLocation: location)
       #expect(try await device.salvor("backups", "--json").json["backups"].items.isEmpty, sourceLocation: location)
       #expect(device.lines(of: "after.log").isEmpty, sourceLocation: location)

@@ -6,6 +6,33 @@ import SalvorWire
 extension ClientStoreContract {
   static let parting: [Case] = [
     recovering(
+      ContractSchemas.groups,
+      "an incarnation that was told and has made nothing gives way to the one that the server has instead",
+      rule: "semantics 6"
+    ) { bench in
+      func tell(_ incarnations: (String, Int64)...) async throws {
+        try await bench.store.remember(
+          server: ServerID(unchecked: String(repeating: "5", count: 32)),
+          incarnations: incarnations.map {
+            Incarnation(id: IncarnationID(unchecked: String(repeating: $0.0, count: 32)), firstCommit: $0.1)
+          }, principal: "anna")
+      }
+      func expect(_ names: String...) async throws {
+        try expectEqual(
+          try await bench.store.history().incarnations.map { String($0.id.text.prefix(1)) }, names, "the incarnations")
+      }
+      try await tell(("e", 1), ("b", 6))
+      // Put back, it has another one from there on, whatever its name.
+      try await tell(("e", 1), ("8", 6))
+      try await expect("e", "8")
+      try await tell(("c", 9))
+      try await tell(("e", 1), ("8", 6), ("9", 8))
+      try await expect("e", "8", "9")
+      // From the newest that is known on.
+      try await tell(("9", 8), ("a", 12))
+      try await expect("e", "8", "9", "a")
+    },
+    recovering(
       ContractSchemas.groups, "recovery starts at the cursor, or at the shared commit before it",
       rule: "RecoveringClientStore.swift, recoveryStarts"
     ) { bench in

@@ -212,6 +212,9 @@ struct ClientContent: Sendable {
 extension ClientContent {
   /// What the server tells of its incarnations.
   mutating func remember(_ told: [Incarnation]) {
+    if let first = told.map(\.firstCommit).min(), first > 0 {
+      incarnations.removeAll { known in known.firstCommit >= first && !told.contains { $0.id == known.id } }
+    }
     for incarnation in told {
       incarnations.removeAll { $0.id == incarnation.id || $0.firstCommit == 0 }
       incarnations.append(incarnation)

@@ -17,7 +17,7 @@ extension SQLiteClientStore {
     try connection.transaction {
       try connection.setState(.principal, principal)
       try connection.setState(.server, server.text)
-      try context.remember(new)
+      try context.remember(incarnations)
     }
   }
 
@@ -180,9 +180,15 @@ extension StoreContext {
     return incarnations.filter { !known.contains([.text($0.id.text), .integer($0.firstCommit)]) }
   }
 
-  /// What the server tells of its incarnations.
+  /// What the server tells of its incarnations: all that it has from the first one of these on. Another that began no earlier is not of its
+  /// history: it was told before anything was committed, and what this device has of commits from there on is of these.
   func remember(_ incarnations: [Incarnation]) throws {
-    if incarnations.isEmpty { return }
+    guard let first = incarnations.map(\.firstCommit).min() else { return }
+    if first > 0 {
+      try connection.run(
+        "DELETE FROM salvor_incarnation WHERE first_commit >= ?1 AND id NOT IN (\(incarnations.indices.map { "?\($0 + 2)" }.joined(separator: ", ")))",
+        [.integer(first)] + incarnations.map { .text($0.id.text) })
+    }
     for incarnation in incarnations {
       try connection.run(
         "INSERT INTO salvor_incarnation (id, first_commit) VALUES (?1, ?2) ON CONFLICT (id) DO UPDATE SET first_commit = excluded.first_commit",
