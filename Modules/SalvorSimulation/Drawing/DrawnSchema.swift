@@ -301,7 +301,8 @@ extension DrawnSchema {
     }
   }
 
-  /// Anew: three groups, one of which nobody names. Mostly the first tables are together, and those that reference them are in another one.
+  /// Draws the groups again: three, one of which has no name of its own. Most schemas put the first tables together, and the tables that
+  /// reference them into another group.
   fileprivate mutating func drawGroups(_ generator: SeededGenerator) {
     var generator = generator
     let groups = ["first", "second", nil]

@@ -9,7 +9,7 @@ public struct Step: Sendable, Hashable {
     public var statements: [String]
     /// Another program in the server's tables.
     public var program: [String]
-    /// Before that the server's process ends, and starts anew after a while.
+    /// Before that the server's process ends. It starts again after a while.
     public var restartsServer = false
   }
 

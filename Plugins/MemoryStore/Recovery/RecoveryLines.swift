@@ -26,16 +26,17 @@ extension ClientRecovery {
     return items + givenUp
   }
 
-  /// What a strategy that makes everything anew does not keep; of others, client-only rows that went with their parents.
+  /// What the recovery did not keep of client-only tables: all rows where it rebuilt everything, else those that went with their
+  /// parents.
   private var givenUp: [RecoveryItem] {
     let client = before.schema.tables.filter { $0.maintained == .client }
-    let isAnew = order.rebuild == .everything
+    let rebuildsAll = order.rebuild == .everything
     func item(_ table: Table, _ key: Key) -> RecoveryItem {
       RecoveryItem(
         fate: .givenUp, request: nil, table: table.name, key: key, operation: nil, before: [], after: [],
-        reason: isAnew ? "client-only" : "parent-gone")
+        reason: rebuildsAll ? "client-only" : "parent-gone")
     }
-    guard isAnew else {
+    guard rebuildsAll else {
       return client.flatMap { table in
         before.view.rows(of: table.name).keys.sorted(by: keyPrecedes).filter { key in
           let name = RowName(table: table.name, key: key)

@@ -155,7 +155,7 @@ final class DownloadApply: NewBases {
         let parents = gone[parent.number] ?? []
         let group = context.group(of: child.number)
         let isElsewhere = try !groups.contains(group) && (!parents.isEmpty || rows.touched.hasRemoved(parent))
-        let comesLater = try isElsewhere && !isRecovery && connection.isSynchronized(group)
+        let needsGroup = try isElsewhere && !isRecovery && connection.isSynchronized(group)
         let slots = rule.childColumns.compactMap { name in
           child.columns.firstIndex { $0.name.lowercased() == name.lowercased() }
         }
@@ -171,7 +171,7 @@ final class DownloadApply: NewBases {
           let reference = slots.map { base[$0] }
           if reference.contains(.null) { continue }
           guard try rows.load(parent, reference).timeline.base == nil else { continue }
-          if comesLater {
+          if needsGroup {
             needed.insert(group)
             break
           }

@@ -77,8 +77,8 @@ extension SQLiteClientStore: MigratingClientStore {
   }
 
   /// Removes Salvor's objects and the files beside the database, and closes the store. Rows and backups stay. Errors:
-  /// `usage` where `discarding` is false and the server does not have every request, or client-only rows are kept aside, `session-in-use` while a session
-  /// is under way.
+  /// `usage` where `discarding` is false and the server does not have every request, or client-only rows are kept aside,
+  /// `session-in-use` while a session is under way.
   public func detach(discarding: Bool) throws -> DetachmentPlan {
     let plan = try planDetachment()
     guard discarding || plan.unsynced > 0 || plan.aside == 0 else {

@@ -137,7 +137,7 @@ struct Restoration {
     guard try before.tableShape("salvor_purge") != nil else { return }
     let book = try PurgeBook(before)
     let ledger = PurgeLedger(besides: path)
-    let known = try book.ended().count + Int64(book.entries().count)
+    let known = try book.last().count
     if known > 0, try ledger.read()?.last ?? 0 < known,
       let server = try before.scalar("SELECT value FROM salvor_server WHERE key = 'id'")?.string.flatMap({
         ServerID($0)
