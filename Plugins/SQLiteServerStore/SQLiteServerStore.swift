@@ -232,24 +232,20 @@ public final class SQLiteServerStore: ServerStore {
   }
 
   public func page(_ request: PageRequest) async throws -> FeedPage {
-    var request = request
     while true {
-      let asked = request
       let outcome: FeedPageMaker.Outcome
-      if let opener = asked.position == nil ? state.withLock({ $0.opener }) : nil {
-        outcome = try await opener.page(asked)
-      } else if let found = try await reading({ try await $0.page(asked) }) {
+      if let opener = request.position == nil ? state.withLock({ $0.opener }) : nil {
+        outcome = try await opener.page(request)
+      } else if let found = try await reading({ try await $0.page(request) }) {
         outcome = found
       } else {
-        outcome = try await writer.page(asked)
+        outcome = try await writer.page(request)
       }
       switch outcome {
       case .page(let page, let hints):
         if !hints.isEmpty { try await writer.note(hints) }
         return page
-      case .unsealed(let position):
-        _ = try await writer.sweep()
-        if let position { request.position = position.text }
+      case .unsealed: _ = try await writer.sweep()
       }
     }
   }

@@ -44,6 +44,10 @@ package protocol StoreConnection: AnyObject {
   /// What they say, from `column` on; nil: the query is asked once more, with the columns of now.
   func hasUnnumbered(_ row: any StoreStatement, from column: Int) throws -> Bool?
 
+  /// Throws (`serialization`) where this transaction has read a table as it is after its snapshot: another one has emptied or rewritten it.
+  /// Call it after the last look at the tables.
+  func proveMoment(of tables: [String]) throws
+
   /// Runs `body` in a transaction that reads one snapshot; what it throws rolls it back.
   func snapshot<Result>(_ body: () throws -> Result) throws -> Result
   /// Runs `body` in a savepoint: what it wrote is undone where it throws.
@@ -197,6 +201,8 @@ extension StoreConnection {
   package var endsOnFailure: Bool { false }
   package var altersRows: Bool { false }
   package func numberWritten() throws {}
+  package func proveMoment(of tables: [String]) throws {}
+  package func proveMoment(of catalog: Catalog) throws { try proveMoment(of: catalog.tables.map(\.name)) }
   package var unnumberedColumns: String { "" }
   package func hasUnnumbered(_ row: any StoreStatement, from column: Int) throws -> Bool? { false }
 

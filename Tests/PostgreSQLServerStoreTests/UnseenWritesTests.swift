@@ -34,6 +34,14 @@
       return store
     }
 
+    /// For a table of this database.
+    private func untilSomebodyWaits() async throws {
+      let waiting =
+        "SELECT count(*) FROM pg_locks l JOIN pg_database d ON d.oid = l.database "
+        + "WHERE NOT l.granted AND l.relation IS NOT NULL AND d.datname = current_database()"
+      while try desk.integer(waiting) == 0 { try await Task.sleep(for: .milliseconds(2)) }
+    }
+
     /// A device begins after more than a minute. Answers how often the table has come whole.
     private func look(_ store: PostgreSQLServerStore) async throws -> Int64 {
       hand.pass(61_000)
@@ -103,6 +111,57 @@
         for _ in 0..<2 { #expect(try await look(store) == expected, "\(isolation)") }
       }
       #expect(try await store.rows(of: "item").count == 1)
+      await store.close()
+    }
+
+    @Test(
+      "A child that a TRUNCATE takes while its parent's move out of the scope is numbered leaves with its parent",
+      arguments: [false, true])
+    func truncatedWhileNumbering(inParts: Bool) async throws {
+      try desk.execute(
+        """
+        CREATE TABLE public.part (id text, item text REFERENCES item, PRIMARY KEY (id))\(inParts ? " PARTITION BY RANGE (id);" : "")
+        \(inParts ? "CREATE TABLE part_rest PARTITION OF part DEFAULT" : "");
+        INSERT INTO item VALUES ('i', 'x', 'anna'); INSERT INTO part VALUES ('p', 'i')
+        """)
+      let scoped = Table(
+        "item", primaryKey: ["id"], columns: item.columns, scope: [ScopeColumn(column: "owner", source: .principal)])
+      let part = Table(
+        "part", primaryKey: ["id"], columns: [Column("id", .text), Column("item", .text, nullable: true)],
+        references: [Reference(column: "item", table: "item", inheritsScope: true)])
+      let store = try await open([scoped, part])
+      let remote = RemoteID(from: SystemRandom())
+      func page(_ groups: [GroupState]) async throws -> FeedPage {
+        try await store.page(
+          PageRequest(
+            remote: remote, principal: Principal(name: "anna"), groups: groups, position: nil, bytesTarget: 1 << 20))
+      }
+      let groups = try #require(try await page([GroupState(name: Schema.defaultGroup)]).groups)
+      let other = try PostgreSQLConnection(settings)
+      try other.execute("BEGIN; TRUNCATE \(inParts ? "part_rest" : "part")")
+      try desk.execute("UPDATE item SET owner = 'bob'")
+      async let next = page(groups)
+      // It has its snapshot, and waits for the table.
+      try await untilSomebodyWaits()
+      try other.execute("COMMIT")
+      let bytes = String(decoding: try await next.bytes, as: UTF8.self)
+      #expect(bytes.contains(#""p""#) && bytes.contains(#""i""#), "\(bytes)")
+      await store.close()
+    }
+
+    @Test("A table that is rewritten while a page is made is read whole")
+    func rewrittenWhileReading() async throws {
+      try desk.execute("INSERT INTO item VALUES ('i', 'x')")
+      let store = try await open()
+      let other = try PostgreSQLConnection(settings)
+      try other.execute("BEGIN; ALTER TABLE item ADD COLUMN made uuid DEFAULT gen_random_uuid()")
+      async let page = store.page(
+        PageRequest(
+          remote: RemoteID(from: SystemRandom()), principal: Principal(name: "anna"),
+          groups: [GroupState(name: Schema.defaultGroup)], position: nil, bytesTarget: 1 << 20))
+      try await untilSomebodyWaits()
+      try other.execute("COMMIT")
+      #expect(String(decoding: try await page.bytes, as: UTF8.self).contains(#""i""#))
       await store.close()
     }
 

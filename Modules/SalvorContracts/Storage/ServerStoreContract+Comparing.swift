@@ -88,6 +88,33 @@ extension ServerStoreContract {
       try expectEqual(device.items.count { $0.table == "inspection" }, 0, "rows of the other table")
     },
     recovering(
+      ContractSchemas.inspections, "comparison: what a look showed and is out of the scope again is told to have left",
+      rule: "semantics 11"
+    ) { bench in
+      try await bench.write(
+        .insert("establishment", ["id": "e1", "name": "One", "region": "US"]),
+        .insert("inspection", ["id": "i1", "establishment_id": "e1", "date": "d"]))
+      let head = try await bench.store.sweep()
+      let scope = ReadScope(ServerBench.europe)
+      let looks: [(any RecoveringServerStore) async throws -> Void] = [
+        { _ = try await $0.rows(matching: RowQuery(table: "inspection", keys: [["i1"]]), for: scope) },
+        { _ = try await $0.ranges(RangeQuestion(table: "inspection", rowsPerRange: 10), limit: 10, for: scope) },
+        { _ = try await $0.digest(of: "inspection", for: scope) },
+      ]
+      for look in looks {
+        try await bench.write(.update("establishment", ["e1"], ["region": "EU"]))
+        try await look(try bench.recovering)
+        try await bench.write(.update("establishment", ["e1"], ["region": "US"]))
+        var device = Device(bench, principal: ServerBench.europe)
+        try await bench.store.register(device.remote, principal: "anna")
+        try await device.download(
+          compared: ComparedTables(head: head, fed: Set(bench.schema.tables.map(\.name))))
+        try expectEqual(
+          Set(device.items.map { "\($0.table) \($0.departure == .left)" }), ["establishment true", "inspection true"],
+          "what is fed")
+      }
+    },
+    recovering(
       ContractSchemas.notes(), "comparison: own uploads after it are fed, for what was read before them",
       rule: "ServerStore.swift, ComparedTables"
     ) { bench in

@@ -353,6 +353,29 @@ extension ServerStoreContract {
       let keys = Set(inScope.map { $0[0] })
       try device.expectReplica("inspection", try await store.rows(of: "inspection").filter { keys.contains($0[1]) })
     },
+    on(
+      ContractSchemas.inspections, "what comes into the scope during a download and leaves it again is not there",
+      rule: "semantics 11"
+    ) { bench in
+      try await regions(bench)
+      var device = try await bench.device(parameters: ["region": ["EU"]])
+      let store = bench.store
+      try await store.write([.update("inspection", ["i-eu"], ["date": "later"])])
+      try await store.write([.update("inspection", ["i-us"], ["date": "later"])])
+      _ = try await store.sweep()
+      let counter = Counter()
+      // Nobody numbers what is written in between but the download itself.
+      try await device.download(bytesTarget: 1) {
+        switch await counter.next() {
+        case 1: try await store.write([.update("establishment", ["us"], ["region": "EU"])])
+        case 2: try await store.write([.update("establishment", ["us"], ["region": "US"])])
+        default: break
+        }
+      }
+      try device.expectReplica("establishment", [["eu", "e", "EU"]])
+      try device.expectReplica("inspection", [["i-eu", "eu", "later", .null]])
+      try device.expectReplica("infraction", [["i-eu", 1, .null, .null]])
+    },
     on(ContractSchemas.notes(), "a download goes on from any position, also after a restart", rule: "semantics 4") {
       bench in
       for index in 0..<20 { try await bench.write(.insert("note", ["id": .text("n\(index)"), "title": "t"])) }

@@ -4,8 +4,29 @@
   import ServerStoreSupport
 
   extension PostgreSQLConnection {
+    /// One that holds the head has a snapshot already.
     package func snapshot<Result>(_ body: () throws -> Result) throws -> Result {
-      try transaction("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY", body)
+      if link.numbered != nil { return try body() }
+      return try transaction("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY", body)
+    }
+
+    /// `TRUNCATE` and an `ALTER TABLE` that rewrites a table show every later look the table of after them, whatever its snapshot. The catalog
+    /// has the table's file as of the snapshot, and as it is.
+    package func proveMoment(of tables: [String]) throws {
+      guard !tables.isEmpty else { return }
+      let slots = tables.indices.map { "to_regclass(?\($0 + 1))" }.joined(separator: ", ")
+      let names = tables.map { Value.text(Array("\(quoted(settings.tablesIn)).\(quoted($0))".utf8)) }
+      let found = try rows(
+        """
+        WITH RECURSIVE part (id) AS (SELECT oid FROM pg_class WHERE oid IN (\(slots))
+          UNION SELECT i.inhrelid FROM pg_inherits i JOIN part p ON i.inhparent = p.id)
+        SELECT c.relname::text FROM part JOIN pg_class c ON c.oid = part.id
+        WHERE c.relfilenode <> 0 AND c.relfilenode IS DISTINCT FROM pg_relation_filenode(c.oid) LIMIT 1
+        """, names)
+      guard let table = found.first?[0].string else { return }
+      throw SalvorError(
+        .storageBusy, "Another program has emptied or rewritten \(table) meanwhile: try again.",
+        context: ["sqlstate": "40001"])
     }
 
     /// Runs `body` in a transaction: committed where it returns, rolled back where it or the commit throws.

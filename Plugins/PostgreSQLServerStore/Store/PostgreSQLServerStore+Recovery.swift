@@ -16,7 +16,7 @@
     }
 
     public func rows(matching query: RowQuery, for scope: ReadScope) async throws -> [UInt8] {
-      try await compare(scope) { try $0.rows(query) }
+      try await compare(scope) { try $0.isSealed() ? $0.rows(query) : nil }
     }
 
     /// Errors: `usage` where `limit` or `question.rowsPerRange` is not positive.
@@ -24,7 +24,7 @@
       guard question.rowsPerRange > 0, limit > 0 else {
         throw SalvorError(.usage, "A range has one row at least, and a page one range.")
       }
-      return try await compare(scope) { try $0.ranges(question, limit: limit) }
+      return try await compare(scope) { try $0.isSealed() ? $0.ranges(question, limit: limit) : nil }
     }
 
     /// Numbers first what was written. A digest is remembered until the next commit.
@@ -32,12 +32,12 @@
       // A row whose scope moves has an entry when the move is numbered.
       let head = try await sweep()
       if let known = digests.known(table, scope, at: head) { return known }
-      let (digest, now) = try await compare(scope, at: head, replica) { queries in
-        (try queries.digest(of: table), try CommitLog.state(queries.connection))
+      let found = try await compare(scope, at: head) { queries -> (digest: TableDigest, at: Commit)? in
+        let now = try CommitLog.state(queries.connection)
+        return now.isSealed ? (try queries.digest(of: table), now.head) : nil
       }
-      // What was written in between is in the digest, and in the next commit.
-      if now.isSealed, now.head == head { digests.keep(digest, scope, at: head) }
-      return digest
+      if found.at == head { digests.keep(found.digest, scope, at: head) }
+      return found.digest
     }
 
     public func demandReset(_ remote: RemoteID) async throws -> Bool {

@@ -394,26 +394,39 @@
 
     public func admit(_ query: AdmissionQuery) async throws -> Admission {
       try await renew()
-      while true {
-        let (catalog, now) = (try await present().catalog, options.clock.now())
-        let found = try await reader { session in
-          try await session.run { connection in
-            let book = AdmissionBook(connection, catalog)
-            if AdmissionBook.isPlain(query) { return try book.admission(query, now: now) }
-            return try connection.snapshot { try book.admission(query, now: now) }
-          }
-        }
-        guard let found else {
-          _ = try await number()
-          continue
-        }
-        noteSeen(found.head)
-        // Only after a restore, and once of each remote: when it is in step again.
-        if found.cursors.allSatisfy({ $0 != .unknown }), state.withLock({ $0.unseen.remove(query.remote) }) != nil {
-          try await updating(query.remote.text) { try RestoreBook(connection: $0).noteSeen(query.remote) }
-        }
-        return found
+      let now = options.clock.now()
+      let found = try await sealed { connection, catalog in
+        let book = AdmissionBook(connection, catalog)
+        if AdmissionBook.isPlain(query) { return try book.admission(query, now: now) }
+        return try connection.snapshot { try book.admission(query, now: now) }
       }
+      noteSeen(found.head)
+      // Only after a restore, and once of each remote: when it is in step again.
+      if found.cursors.allSatisfy({ $0 != .unknown }), state.withLock({ $0.unseen.remove(query.remote) }) != nil {
+        try await updating(query.remote.text) { try RestoreBook(connection: $0).noteSeen(query.remote) }
+      }
+      return found
+    }
+
+    /// So often a moment is looked for in which everything committed has its number.
+    private static let sealingsMax = 3
+
+    /// What `body` says where everything that its snapshot shows has its number; it answers nil where that is not so. Beside many writers the
+    /// moment may be one that is made for it: it holds the head.
+    func sealed<Answer: Sendable>(
+      _ body: @Sendable (PostgreSQLConnection, Catalog) throws -> Answer?
+    ) async throws -> Answer {
+      for _ in 0..<Self.sealingsMax {
+        let catalog = try await present().catalog
+        if let found = try await reader({ session in try await session.run { try body($0, catalog) } }) { return found }
+        _ = try await number()
+      }
+      let found = try await writing { desk in
+        _ = try desk.log.sweep()
+        return try body(desk.connection, desk.catalog)
+      }
+      if let found { return found }
+      throw SalvorError(.storageBusy, "Others number what was changed without a pause. Try again.")
     }
 
     private func number() async throws -> Commit {
@@ -451,27 +464,17 @@
       let position = ReplicaPosition(request.position)
       request.position = position.text
       if let (page, hints) = try await replicaPage(request, position, view) { return try await noting(hints, of: page) }
-      let (catalog, clock, limits, hasReplica) = (view.catalog, options.clock, options.limits, replica != nil)
-      while true {
-        let asked = request
-        let (outcome, place) = try await reader { session in
-          try await session.run { connection in
-            let outcome = try FeedPageMaker.page(
-              asked, connection, catalog, now: clock.now(), blobReferenceBytesMin: limits.blobReferenceBytesMin)
-            // Where the next page may be the replica's.
-            let place = hasReplica ? try connection.scalar("SELECT pg_current_wal_insert_lsn()::text")?.string : nil
-            return (outcome, place)
-          }
-        }
-        switch outcome {
-        case .page(var page, let hints):
-          if let place { page.position = ReplicaPosition.joined(page.position, place) }
-          return try await noting(hints, of: page)
-        case .unsealed(let position):
-          _ = try await number()
-          if let position { request.position = position.text }
-        }
+      let (asked, clock, limits, hasReplica) = (request, options.clock, options.limits, replica != nil)
+      var (page, hints, place) = try await sealed { connection, catalog -> (FeedPage, [BlobHint], String?)? in
+        let outcome = try FeedPageMaker.page(
+          asked, connection, catalog, now: clock.now(), blobReferenceBytesMin: limits.blobReferenceBytesMin)
+        guard case .page(let page, let hints) = outcome else { return nil }
+        // Where the next page may be the replica's.
+        let place = hasReplica ? try connection.scalar("SELECT pg_current_wal_insert_lsn()::text")?.string : nil
+        return (page, hints, place)
       }
+      if let place { page.position = ReplicaPosition.joined(page.position, place) }
+      return try await noting(hints, of: page)
     }
 
     private func noting(_ hints: [BlobHint], of page: FeedPage) async throws -> FeedPage {
@@ -541,6 +544,7 @@
             if let recorded = try recorded() { return recorded }
             let desk = try self.desk(connection, view)
             let results = try body(UploadRun.Desk(connection, desk.catalog, desk.log, desk.book))
+            try connection.proveMoment(of: desk.catalog)
             try late.check(results, connection)
             return results
           }

@@ -178,28 +178,28 @@
       return made.answer
     }
 
-    /// The replica's answer where it has the newest commit, else the primary's.
+    /// The replica's answer where it has the newest commit, else the primary's. The question answers nil where what it saw has no number yet.
     func compare<Answer: Sendable>(
-      _ scope: ReadScope, _ question: @Sendable (RecoveryQueries) throws -> Answer
+      _ scope: ReadScope, at head: Commit? = nil, _ question: @Sendable (RecoveryQueries) throws -> Answer?
     ) async throws -> Answer {
-      guard let replica else { return try await ask(scope, question) }
-      let head = try await reading { connection, _ in try CommitLog.state(connection).head }
-      return try await compare(scope, at: head, replica, question)
-    }
-
-    func compare<Answer: Sendable>(
-      _ scope: ReadScope, at head: Commit, _ replica: ReadReplica?,
-      _ question: @Sendable (RecoveryQueries) throws -> Answer
-    ) async throws -> Answer {
-      let (catalog, bytesMin) = (try await present().catalog, options.limits.blobReferenceBytesMin)
-      let found = try await replica?.answer(.commit(head)) { connection -> Answer? in
+      let bytesMin = options.limits.blobReferenceBytesMin
+      @Sendable func answer(_ connection: PostgreSQLConnection, _ catalog: Catalog) throws -> Answer? {
         try connection.snapshot {
-          try question(
+          let found = try question(
             RecoveryQueries(connection: connection, catalog: catalog, scope: scope, blobReferenceBytesMin: bytesMin))
+          try connection.proveMoment(of: catalog)
+          return found
         }
       }
-      if let found { return found.answer }
-      return try await ask(scope, question)
+      if let replica {
+        var newest = head
+        if newest == nil { newest = try await reading { connection, _ in try CommitLog.state(connection).head } }
+        let catalog = try await present().catalog
+        if let newest, let found = try await replica.answer(.commit(newest), { try answer($0, catalog) }) {
+          return found.answer
+        }
+      }
+      return try await sealed(answer)
     }
   }
 #endif

@@ -15,7 +15,7 @@ extension SQLiteServerStore: RecoveringServerStore {
   }
 
   public func rows(matching query: RowQuery, for scope: ReadScope) async throws -> [UInt8] {
-    try await ask(scope) { try $0.rows(query) }
+    try await askSealed(scope) { try $0.rows(query) }
   }
 
   /// Errors: `usage` where `limit` or `question.rowsPerRange` is not positive.
@@ -23,13 +23,13 @@ extension SQLiteServerStore: RecoveringServerStore {
     guard question.rowsPerRange > 0, limit > 0 else {
       throw SalvorError(.usage, "A range has one row at least, and a page one range.")
     }
-    return try await ask(scope) { try $0.ranges(question, limit: limit) }
+    return try await askSealed(scope) { try $0.ranges(question, limit: limit) }
   }
 
   public func digest(of table: String, for scope: ReadScope) async throws -> TableDigest {
     let known = digests.known(table, scope)
     let (writes, isSame) = try await writer.writes(to: table, since: known?.writes)
-    let digest = if isSame, let known { known.digest } else { try await ask(scope) { try $0.digest(of: table) } }
+    let digest = if isSame, let known { known.digest } else { try await askSealed(scope) { try $0.digest(of: table) } }
     digests.keep(digest, scope, writes)
     return digest
   }
@@ -55,6 +55,16 @@ extension SQLiteServerStore: RecoveringServerStore {
     try await DatabaseCopy().withBook(
       of: options.path, busyTimeoutMilliseconds: options.busyTimeoutMilliseconds
     ) { try $0.note(copyAt: path, now: now) }
+  }
+
+  /// Numbers first what other programs have committed.
+  private func askSealed<Answer: Sendable>(
+    _ scope: ReadScope, _ question: @Sendable (RecoveryQueries) throws -> Answer
+  ) async throws -> Answer {
+    while true {
+      if let answer = try await ask(scope, { try $0.isSealed() ? question($0) : nil }) { return answer }
+      _ = try await writer.sweep()
+    }
   }
 
   func ask<Answer: Sendable>(

@@ -9,8 +9,8 @@ package struct FeedPageMaker {
   package enum Outcome {
     /// With the rows of blobs that it refers to, where they were not noted before.
     case page(FeedPage, hints: [BlobHint])
-    /// Other programs have committed what has no number yet: sweep, then go on from here.
-    case unsealed(FeedPosition?)
+    /// Other programs have committed what has no number yet: sweep, then ask again.
+    case unsealed
   }
 
   let connection: any StoreConnection
@@ -38,11 +38,14 @@ package struct FeedPageMaker {
   ) throws -> Outcome {
     try connection.snapshot {
       let state = try CommitLog.state(connection)
-      // A download begins at a head that covers everything committed.
-      if request.position == nil && !state.isSealed { return .unsealed(nil) }
+      // What has no number yet may be taken back before it gets one: a row that came by it, and leaves without being written itself, would be in
+      // no entry of the log.
+      guard state.isSealed else { return .unsealed }
       var maker = try FeedPageMaker(
         request, connection, catalog, state, now, blobs: BlobSink(bytesMin: blobReferenceBytesMin))
-      return try maker.run()
+      let page = try maker.run()
+      try connection.proveMoment(of: catalog)
+      return page
     }
   }
 
@@ -199,17 +202,10 @@ package struct FeedPageMaker {
   private static let referredBytesMax: Int64 = 64 << 20
 
   private mutating func run() throws -> Outcome {
-    // What has no number yet may be taken back before it gets one: a row that is out of scope meanwhile, without being
-    // written itself, would be in no entry of the log.
-    if position.scan != nil && !state.isSealed { return .unsealed(position) }
     try scanTables()
     if position.scan == nil {
       try feedChanges()
-      if position.fed >= state.headSequence {
-        // What is committed but has no number yet may be in what was sent: it belongs to this download.
-        if state.isSealed { return .page(lastPage(), hints: hints) }
-        if writer.upserts + writer.deletes == 0 && request.position != nil { return .unsealed(position) }
-      }
+      if position.fed >= state.headSequence { return .page(lastPage(), hints: hints) }
     }
     let rows = writer.upserts
     var page = FeedPage(bytes: writer.finish(), position: position.text, groups: nil)

@@ -49,6 +49,7 @@ struct ScopeExpansion {
       moved.insert(table.number)
       if table.isScoped { try moves.write() }
     }
+    try connection.proveMoment(of: tracked.map(\.name))
   }
 
   /// Whether something may have left somebody's scope by the entries of the range.

@@ -19,6 +19,10 @@ package struct RecoveryQueries {
     self.blobReferenceBytesMin = blobReferenceBytesMin
   }
 
+  /// Everything committed has its number. What has none may be taken back before it gets one, and a row that came by it is then in no entry of
+  /// the log.
+  package func isSealed() throws -> Bool { try CommitLog.state(connection).isSealed }
+
   package func trimmed() throws -> Int64 { try FeedPageMaker.trimmed(connection) }
 
   package func scopes(of groups: [String]) -> [String: String] {
