@@ -296,6 +296,58 @@ struct EvolutionTests {
     try fleet.expectEqual(["visit", "photo"], devices + [a])
   }
 
+  @Test(
+    "The server is put back together with its older schema: what devices have beyond it waits for the schema, and the rest is healed",
+    arguments: [false, true])
+  func schemaPutBack(isReplaced: Bool) async throws {
+    let fleet = try Fleet()
+    try await fleet.start()
+    try fleet.serverConnection().execute(
+      "INSERT INTO site (id, name) VALUES ('s1', 'one'); INSERT INTO visit (id, site_id) VALUES ('v1', 's1')")
+    let recovery = isReplaced ? "reasons: { \"server-replaced\": \"recover-unsynced-changes\" }" : ""
+    let later = Fleet.visits.replacing("version: 1", with: "version: 2")
+      .replacing(#"seats: "integer = 0" }"#, with: #"seats: "integer = 0", stars: "integer?" }"#)
+      .replacing(
+        "draft: {",
+        with:
+          #"photo: { group: "visits", primaryKey: "id", columns: { id: "text", visit_id: "text" }, references: { visit_id: "visit" } }, draft: {"#
+      )
+    // The application has its schema already.
+    let devices = try ["a", "b"].map { try fleet.device($0, schema: later, recovery: recovery) }
+    let (a, b) = (devices[0], devices[1])
+    for device in devices { #expect(try await device.sync().error == nil) }
+    try await fleet.backup("before")
+    try await change(fleet, to: later)
+    for device in devices { #expect(try await device.sync().error == nil) }
+    try await a.write(
+      "INSERT INTO site (id, name, stars) VALUES ('s9', 'late', 5)",
+      "INSERT INTO visit (id, site_id) VALUES ('v9', 's9')", "INSERT INTO photo VALUES ('p9', 'v9')")
+    for device in [a, b] { #expect(try await device.sync().error == nil) }
+    fleet.schemaText = Fleet.visits
+    if isReplaced {
+      await fleet.stop()
+      for companion in ["", "-wal", "-shm", ".salvor-side"] { _ = removeFile(fleet.serverPath + companion) }
+      try await fleet.start()
+    } else {
+      try await fleet.restore("before")
+    }
+    for device in [a, b, a, b] {
+      let error = try await device.sync().error
+      #expect(error == nil, "\(error.map { "\($0)" } ?? "")")
+    }
+    #expect(try a.rows("photo") == [["p9", "v9"]])
+    // The schema comes again.
+    try await change(fleet, to: later)
+    for device in [a, b, a, b] { #expect(try await device.sync().error == nil) }
+    if !isReplaced {
+      #expect(try fleet.serverRows("photo") == [["p9", "v9"]])
+      #expect(try fleet.serverConnection().rows("SELECT name, stars FROM site WHERE id = 's9'") == [["late", 5]])
+    }
+    let all = "SELECT id, name, stars FROM site ORDER BY id"
+    for device in devices { #expect(try device.connection().rows(all) == fleet.serverConnection().rows(all)) }
+    try fleet.expectEqual(["visit", "photo"], devices)
+  }
+
   @Test("a table moves to another group: what waits of it goes up, and rows stay in step")
   func movedTable() async throws {
     let (fleet, devices) = try await fleet()
@@ -348,6 +400,31 @@ struct EvolutionTests {
     #expect(try await updated.sync().error == nil)
     try fleet.expectEqual(["site", "visit"], [updated, b])
     #expect(try updated.rows("visit").count == (strategy.hasPrefix("recover-") ? 2 : 1))
+  }
+
+  @Test(
+    "tables are made anew where the server has renamed them: what the application has made beside them follows",
+    arguments: ["copy-and-resubscribe", "recreate"])
+  func renamedWhileMadeAnew(strategy: String) async throws {
+    let (fleet, _) = try await fleet([])
+    let a = try fleet.device("a", recovery: "strategy: \"\(strategy)\"")
+    #expect(try await a.sync().error == nil)
+    try await a.write(
+      "CREATE TABLE jot (id INTEGER PRIMARY KEY, site TEXT REFERENCES site ON DELETE SET NULL)",
+      "INSERT INTO jot (site) VALUES ('s1')", "ALTER TABLE site ADD COLUMN pinned INTEGER",
+      "UPDATE site SET pinned = 7 WHERE id = 's1'", "CREATE INDEX by_name ON site (name, pinned)")
+    try await change(fleet, to: Self.renamed)
+    #expect(try await fleet.server?.engine.demandResets(of: nil) ?? 0 > 0)
+    let report = try await a.sync()
+    #expect(report.error == nil && report.recovery?.reason == .operatorRequested)
+    #expect(try await a.sync().error == nil)
+    let connection = try a.connection()
+    #expect(try connection.rows("PRAGMA foreign_key_check").isEmpty)
+    #expect(try connection.rows("SELECT site, title, pinned FROM jot JOIN place ON place.id = site") == [["s1", "Harbour Kitchen", 7]])
+    #expect(try connection.rows("SELECT \"table\" FROM pragma_foreign_key_list('jot')") == [["place"]])
+    #expect(try connection.rows("SELECT name FROM pragma_index_info('by_name')") == [["title"], ["pinned"]])
+    try await a.write("DELETE FROM place WHERE id = 's1'")
+    #expect(try connection.rows("SELECT site FROM jot") == [[nil]])
   }
 
   @Test(

@@ -428,6 +428,38 @@ struct RecoveryEngineTests {
     try fleet.expectEqual(["site"], [a])
   }
 
+  @Test(
+    "a recovery by hand is undone after further syncs, and the server has lost those: what it lost is offered (never 3)",
+    arguments: [false, true])
+  func undoneByHandAndRestored(isRestored: Bool) async throws {
+    let fleet = try Fleet()
+    try await fleet.start()
+    try fleet.serverConnection().execute(
+      "INSERT INTO site (id, name) VALUES ('p1', '1'), ('p2', '2'), ('p3', '3'), ('p4', '4')")
+    let (a, b) = (try fleet.device("a"), try fleet.device("b"))
+    for device in [a, b] { #expect(try await device.sync().error == nil) }
+    // The recovery takes something back, which is put back later.
+    try fleet.serverConnection().execute("UPDATE site SET name = 'theirs' WHERE id = 'p4'")
+    let recovered = try await a.open().recover(strategy: "recover-unsynced-changes")
+    let backup = try #require(recovered.recovery?.backup)
+    try await fleet.backup("night")
+    try await a.write(
+      "INSERT INTO site (id, name) VALUES ('new', 'acknowledged')", "UPDATE site SET name = 'acknowledged' WHERE id = 'p1'",
+      "DELETE FROM site WHERE id = 'p2'")
+    try fleet.serverConnection().execute("UPDATE site SET name = 'of a program' WHERE id = 'p3'")
+    for device in [a, b] { #expect(try await device.sync().error == nil) }
+    let server = try fleet.serverRows("site")
+    if isRestored { try await fleet.restore("night") }
+    try await a.open().restoreBackup(backup)
+    for device in [a, a, b, b] {
+      let report = try await device.sync()
+      #expect(report.error == nil && report.refused == 0)
+    }
+    try fleet.expectEqual(["site"], [a, b])
+    #expect(
+      try fleet.serverRows("site").map { $0[1] } == server.map { isRestored && $0[1] == "of a program" ? "3" : $0[1] })
+  }
+
   @Test("a backup of a recovery puts the database back; the next sync finds it rewound and recovers it")
   func restoringABackup() async throws {
     for strategy in ["recover-unsynced-changes", "copy-and-resubscribe"] {

@@ -79,6 +79,7 @@ struct RecoveryFetch {
     _ reason: RecoveryReason, _ sink: ([UInt8], String) async throws -> Void
   ) async throws -> (starts: [GroupStart], groups: [GroupState]) {
     let tables = try await store.history().tables
+    let unknown = unknown(beside: tables)
     let groups = Self.groups(of: status, in: tables)
     var starts = try await store.recoveryStarts(shared: facts.shared, trimmed: facts.trimmed)
       .filter { groups.contains($0.name) }
@@ -98,9 +99,15 @@ struct RecoveryFetch {
       try await comparison.run(table.name, columns: table.travelling.map(\.name), sink)
       questions = comparison.questions
     }
+    for table in unknown.values.sorted(by: { $0.name < $1.name }) where compared.contains(table.group) {
+      // One range whose digest no rows have: all keys.
+      let all = RangePage(columns: [], ranges: [RangeDigest(last: nil, count: -1, digest: "")], isLast: true)
+      try await lose(try await store.differences(from: all, after: nil, of: table.name), unknown, sink)
+    }
     var place: Int64 = 0
     while let (queries, next) = try await store.changedKeys(after: starts, place: place, limit: Self.keysMax) {
-      try await questions.rows(queries, sink)
+      try await questions.rows(queries.filter { unknown[$0.table] == nil }, sink)
+      try await lose(queries, unknown, sink)
       place = next
     }
     // What has been subscribed to since is brought by the next sync: here both sides mean the same rows.
@@ -115,5 +122,29 @@ struct RecoveryFetch {
       }, sink
     ).groups
     return (starts, states)
+  }
+
+  /// Tables of this device's schema that the server does not have, by name: it was put back together with an older one.
+  private func unknown(beside known: [Table]) -> [String: Table] {
+    let names = Set(known.map { $0.name.lowercased() })
+    let unknown = questions.configuration.schema.synchronized.filter { !names.contains($0.name.lowercased()) }
+    return Dictionary(unknown.map { ($0.name, $0) }) { first, _ in first }
+  }
+
+  /// Answers in the server's place that it has none of these rows: they are lost there, and offered when it knows their table.
+  private func lose(
+    _ queries: [RowQuery], _ unknown: [String: Table], _ sink: ([UInt8], String) async throws -> Void
+  ) async throws {
+    var writer = DownloadChunkWriter()
+    for query in queries where !query.keys.isEmpty {
+      guard let table = unknown[query.table] else { continue }
+      writer.table(table.name, columns: table.travelling.map(\.name))
+      for key in query.keys {
+        writer.beginKey(.lost, version: nil)
+        for value in key { writer.value(value) }
+        writer.endRow()
+      }
+    }
+    if writer.byteCount > 0 { try await sink(writer.finish(), "rows") }
   }
 }

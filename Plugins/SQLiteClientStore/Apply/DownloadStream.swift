@@ -99,10 +99,19 @@ final class DownloadStream {
     }
   }
 
+  /// A recovery names rows of tables, too, that this device's schema has and the server's does not: the server was put back with an older one.
+  private func entry(of name: String) -> SyncConfig.Entry? {
+    if let entry = context.config.entries.first(where: { $0.table.name.lowercased() == name.lowercased() }) {
+      return entry
+    }
+    guard recovery != nil, let table = context.schema.table(name), table.maintained != .client else { return nil }
+    return SyncConfig(Schema(tables: [table])).entries.first
+  }
+
   func target(_ name: String) throws -> Target {
     if let target = targets[name] { return target }
     let table = try context.captured(name)
-    guard let entry = context.config.entries.first(where: { $0.table.name.lowercased() == name.lowercased() }) else {
+    guard let entry = entry(of: name) else {
       throw SalvorError(
         .inconsistentDownload,
         "The download has rows of the table \(name), which the SyncConfig does not name. Adopt it first.",

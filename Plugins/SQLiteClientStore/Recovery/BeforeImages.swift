@@ -86,8 +86,9 @@ struct BeforeImages {
           .notFound, "The before-images of the recovery \(description.backup.id) are not there any more.",
           context: ["file": description.backup.path])
       }
-      // Commits heard of since belong to the history that goes: kept, they would pass for the point where both parted.
-      if let commit = description.commit {
+      let new = try incarnations(since: description)
+      if let commit = description.commit, new?.isEmpty != true {
+        // Commits heard of since belong to the history that goes: kept, they would pass for the point where both parted.
         try connection.run("DELETE FROM salvor_commit WHERE number > ?1", .integer(commit))
         // Versions of rows likewise: they would pass for lost ones of the history that is put back.
         try connection.run("DELETE FROM salvor_history WHERE version > ?1", .integer(commit))
@@ -102,8 +103,13 @@ struct BeforeImages {
         "INSERT OR IGNORE INTO salvor_log (seq, t, op) SELECT ?1, 0, \(watermark) WHERE ?1 > 0",
         .integer(description.counter))
       try connection.undo(bytes)
-      try forgetIncarnations(besides: description)
+      // Incarnations heard of since go like commits: a lost version would pass for one of theirs.
+      for id in new ?? [] {
+        try connection.run("DELETE FROM salvor_incarnation WHERE id = ?1", .text(id))
+      }
     }
+    // Rows that came since are beyond the cursors that are put back: the next recovery compares whole tables.
+    try connection.execute("UPDATE salvor_group SET scope = NULL")
     try connection.run("DELETE FROM salvor_log WHERE op = \(watermark)")
     try FormerLog(context: context).bringOver()
     try context.forgetDigests()
@@ -115,13 +121,11 @@ struct BeforeImages {
     try connection.clearStaged()
   }
 
-  /// Incarnations heard of since go like commits: a lost version would pass for one of theirs.
-  private func forgetIncarnations(besides description: BackupFolder.Description) throws {
-    guard let known = description.incarnations.map(Set.init) else { return }
-    for id in try connection.rows("SELECT id FROM salvor_incarnation").compactMap({ $0[0].string })
-    where !known.contains(id) {
-      try connection.run("DELETE FROM salvor_incarnation WHERE id = ?1", .text(id))
-    }
+  /// Nil: they were not written down.
+  private func incarnations(since description: BackupFolder.Description) throws -> [String]? {
+    guard let known = description.incarnations.map(Set.init) else { return nil }
+    return try connection.rows("SELECT id FROM salvor_incarnation").compactMap { $0[0].string }
+      .filter { !known.contains($0) }
   }
 
   /// Every waiting change fits its row, and the file is whole.

@@ -14,8 +14,13 @@ final class OwnColumns {
 
   private let connection: SQLiteConnection
   private var kept: [Kept] = []
+  /// New names of tables by their former ones in lower case.
+  var renamed: [String: String] = [:]
 
   init(_ connection: SQLiteConnection) { self.connection = connection }
+
+  /// What a table is called that had this name before the recovery.
+  func nameNow(_ name: String) -> String { renamed[name.lowercased()] ?? name }
 
   /// Before the table is dropped.
   ///
@@ -43,9 +48,10 @@ final class OwnColumns {
   /// When the tables are there again, and before the application's indexes are made.
   func add() throws {
     for one in kept {
-      guard let shape = try connection.tableShape(one.table.name) else { continue }
+      let name = nameNow(one.table.name)
+      guard let shape = try connection.tableShape(name) else { continue }
       for column in one.columns where shape.column(column.name) == nil {
-        let head = "ALTER TABLE \(quoted(one.table.name)) ADD COLUMN \(quoted(column.name)) \(column.declaredType)"
+        let head = "ALTER TABLE \(quoted(name)) ADD COLUMN \(quoted(column.name)) \(column.declaredType)"
         let value = column.defaultSQL.map { " DEFAULT (\($0))" } ?? ""
         let whole = head + (column.notNull && column.defaultSQL != nil ? " NOT NULL" : "") + value
         do { try connection.execute(whole) } catch let error as SalvorError where error.code == .storage {
@@ -60,7 +66,7 @@ final class OwnColumns {
   func restore(_ catalog: CaptureCatalog) throws {
     for one in kept {
       defer { try? connection.execute("DROP TABLE \(one.values)") }
-      guard let table = catalog.table(one.table.name), let shape = try connection.tableShape(table.name),
+      guard let table = catalog.table(nameNow(one.table.name)), let shape = try connection.tableShape(table.name),
         table.key.map({ $0.name.lowercased() }) == one.table.key.map({ $0.name.lowercased() })
       else { continue }
       let places = one.columns.indices.filter { shape.column(one.columns[$0].name) != nil }

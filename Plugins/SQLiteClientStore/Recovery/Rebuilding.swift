@@ -91,7 +91,9 @@ final class Rebuilding {
   /// Answers with the statements that make the application's own indexes and triggers.
   private func dropTables(_ schema: Schema) throws -> [String] {
     var objects: [String] = []
-    var names = context.schema.synchronized.map(\.name)
+    connection.clearStatementCache()
+    try rename(schema)
+    var names = context.schema.synchronized.map { own.nameNow($0.name) }
     if order.rebuild == .everything {
       try recordGivenUp()
       names += (context.schema.tables + schema.tables).filter { $0.maintained == .client }.map(\.name)
@@ -99,7 +101,6 @@ final class Rebuilding {
         try connection.run("DELETE FROM \(name)")
       }
     }
-    connection.clearStatementCache()
     for name in names where try connection.tableShape(name) != nil {
       objects += try connection.rows(
         "SELECT sql FROM sqlite_schema WHERE type IN ('index', 'trigger') AND sql IS NOT NULL AND tbl_name = ?1 COLLATE NOCASE AND name NOT LIKE 'salvor\\_%' ESCAPE '\\' ORDER BY rowid",
@@ -110,6 +111,17 @@ final class Rebuilding {
     try connection.run("DELETE FROM salvor_group")
     try connection.run("DELETE FROM salvor_leaving")
     return objects
+  }
+
+  /// What the application has made beside the tables (its own tables that reference them, its indexes, triggers and views) follows their
+  /// new names, as it does without a recovery. Where something of it stands in the way, the tables are made under the new names alone.
+  private func rename(_ schema: Schema) throws {
+    let renames = try SchemaRenames(schema, in: connection)
+    if renames.isEmpty { return }
+    do {
+      try connection.savepoint { try renames.apply(to: connection) }
+      own.renamed = renames.tables
+    } catch let error as SalvorError where error.code == .schemaRefused {}
   }
 
   /// Client-only rows, subscriptions and settings, each by name: their values are in the copy that was made before.
