@@ -22,11 +22,6 @@ public struct SchemaRenames: Sendable, Hashable {
   /// True where nothing of the database has a former name.
   public var isEmpty: Bool { steps.isEmpty }
 
-  /// The new names of renamed tables, by the former ones in lower case.
-  public var tables: [String: String] {
-    Dictionary(steps.filter { $0.column == nil }.map { ($0.old.lowercased(), $0.table) }) { $1 }
-  }
-
   /// Reads the shapes of the tables that have former names, and changes nothing. Where several former names are there,
   /// the one that `renamedFrom` names last counts. Throws SQLite's errors.
   public init(_ schema: Schema, in connection: SQLiteConnection) throws {

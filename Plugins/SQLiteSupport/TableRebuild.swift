@@ -5,7 +5,8 @@ import SalvorStorage
 /// foreign key or a UNIQUE constraint holds (lang_altertable.html, *Making Other Kinds Of Table Schema Changes*).
 ///
 /// In a transaction of a connection with foreign keys off. Other tables' references to it stay as they are. The table's own
-/// indexes and triggers come back, but for those that name what is not there any more.
+/// indexes and triggers come back, but for those that name what is not there any more, and so do columns that the schema neither has nor
+/// has dropped: they are the application's.
 public struct TableRebuild {
   private let connection: SQLiteConnection
   private let ddl: TableDDL
@@ -38,11 +39,15 @@ public struct TableRebuild {
     }
     made.columns = zip(places, table.columns).enumerated()
       .sorted { ($0.element.0, $0.offset) < ($1.element.0, $1.offset) }.map(\.element.1)
-    var names = made.columns.map(\.name).filter { shape.column($0) != nil }
+    let own = shape.columns.filter { column in
+      !table.hasDropped(column.name) && !table.columns.contains { $0.name.lowercased() == column.name.lowercased() }
+    }
+    var names = made.columns.map(\.name).filter { shape.column($0) != nil } + own.map(\.name)
     if let rowid = Self.rowid(shape), !ddl.isRowidKey(table) { names.insert(rowid, at: 0) }
     let columns = quotedList(names)
     connection.clearStatementCache()
     try connection.execute(ddl.createTable(made, in: schema))
+    for column in own { try connection.add(column, to: Self.name) }
     try connection.execute(
       "INSERT INTO \(Self.name) (\(columns)) SELECT \(columns) FROM \(quoted(table.name)); DROP TABLE \(quoted(table.name)); "
         + "ALTER TABLE \(Self.name) RENAME TO \(quoted(table.name))")
@@ -80,5 +85,16 @@ public struct TableRebuild {
     } catch let error as SalvorError where error.code == .storage {
       return false
     }
+  }
+}
+
+extension SQLiteConnection {
+  /// Adds a column as another table has it: its type, NOT NULL where it has a default, and the default, but for one that is computed anew for
+  /// each row, which `ALTER TABLE` does not take.
+  public func add(_ column: TableShape.Column, to table: String) throws {
+    let head = "ALTER TABLE \(quoted(table)) ADD COLUMN \(quoted(column.name)) \(column.declaredType)"
+    let value = column.defaultSQL.map { " DEFAULT (\($0))" } ?? ""
+    let whole = head + (column.notNull && column.defaultSQL != nil ? " NOT NULL" : "") + value
+    do { try execute(whole) } catch let error as SalvorError where error.code == .storage { try execute(head) }
   }
 }

@@ -118,12 +118,14 @@ struct MigrationTests {
     #expect(try connection.rows("SELECT mine FROM folder") == [[7]])
   }
 
-  @Test("columns, indexes and triggers of the application's own stay, and say nothing to the server")
-  func ownColumns() async throws {
+  @Test(
+    "columns, indexes and triggers of the application's own stay, however they are written, and say nothing to the server",
+    arguments: ["colour", "\"colour\""])
+  func ownColumns(name: String) async throws {
     var bench = try await bench()
     try bench.write(
       """
-      ALTER TABLE folder ADD COLUMN colour TEXT; CREATE INDEX mine ON folder (colour);
+      ALTER TABLE folder ADD COLUMN \(name) TEXT; CREATE INDEX mine ON folder (colour);
       CREATE TRIGGER mine_too AFTER UPDATE OF colour ON folder BEGIN UPDATE folder SET colour = upper(NEW.colour) WHERE id = NEW.id AND colour <> upper(colour); END;
       UPDATE folder SET colour = 'red' WHERE id = 'f1';
       """)

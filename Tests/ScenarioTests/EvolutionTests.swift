@@ -298,8 +298,8 @@ struct EvolutionTests {
 
   @Test(
     "The server is put back together with its older schema: what devices have beyond it waits for the schema, and the rest is healed",
-    arguments: [false, true])
-  func schemaPutBack(isReplaced: Bool) async throws {
+    arguments: [false, true], [false, true])
+  func schemaPutBack(isReplaced: Bool, isApart: Bool) async throws {
     let fleet = try Fleet()
     try await fleet.start()
     try fleet.serverConnection().execute(
@@ -310,8 +310,8 @@ struct EvolutionTests {
       .replacing(
         "draft: {",
         with:
-          #"photo: { group: "visits", primaryKey: "id", columns: { id: "text", visit_id: "text" }, references: { visit_id: "visit" } }, draft: {"#
-      )
+          #"photo: { group: "\#(isApart ? "photos" : "visits")", primaryKey: "id", columns: { id: "text", visit_id: "text" }, references: { visit_id: "visit" } }, draft: {"#
+      ).replacing("visits: {} }", with: isApart ? "visits: {}, photos: {} }" : "visits: {} }")
     // The application has its schema already.
     let devices = try ["a", "b"].map { try fleet.device($0, schema: later, recovery: recovery) }
     let (a, b) = (devices[0], devices[1])
@@ -335,7 +335,10 @@ struct EvolutionTests {
       let error = try await device.sync().error
       #expect(error == nil, "\(error.map { "\($0)" } ?? "")")
     }
-    #expect(try a.rows("photo") == [["p9", "v9"]])
+    // What another server never had is in the archive alone.
+    #expect(try a.rows("photo") == (isReplaced ? [] : [["p9", "v9"]]))
+    let kept = try a.connection().rows("SELECT 1 FROM salvor_error_archive WHERE \"table\" = 'photo'")
+    #expect(kept.isEmpty != isReplaced)
     // The schema comes again.
     try await change(fleet, to: later)
     for device in [a, b, a, b] { #expect(try await device.sync().error == nil) }
@@ -402,6 +405,24 @@ struct EvolutionTests {
     #expect(try updated.rows("visit").count == (strategy.hasPrefix("recover-") ? 2 : 1))
   }
 
+  @Test("a column is dropped that an index of the application's names: its own columns stay, with their values")
+  func ownColumnsBesideADrop() async throws {
+    let (fleet, devices) = try await fleet(["a"])
+    let a = devices[0]
+    try await a.write(
+      "ALTER TABLE visit ADD COLUMN \"pinned\" INTEGER NOT NULL DEFAULT 3",
+      "UPDATE visit SET pinned = 7 WHERE id = 'v1'", "CREATE INDEX by_note ON visit (note)",
+      "CREATE INDEX by_pin ON visit (pinned)")
+    try await change(fleet, to: Self.renamed)
+    #expect(try await a.sync().error == nil)
+    #expect(try await a.sync().error == nil)
+    try fleet.serverConnection().execute("INSERT INTO visit (id, place_id) VALUES ('v3', 's1')")
+    #expect(try await a.sync().error == nil)
+    let rows = try a.connection().rows("SELECT id, pinned FROM visit INDEXED BY by_pin WHERE pinned > 0 ORDER BY id")
+    #expect(rows == [["v1", 7], ["v2", 3], ["v3", 3]])
+    #expect(try a.connection().tableShape("visit")?.column("note") == nil)
+  }
+
   @Test(
     "tables are made anew where the server has renamed them: what the application has made beside them follows",
     arguments: ["copy-and-resubscribe", "recreate"])
@@ -420,7 +441,8 @@ struct EvolutionTests {
     #expect(try await a.sync().error == nil)
     let connection = try a.connection()
     #expect(try connection.rows("PRAGMA foreign_key_check").isEmpty)
-    #expect(try connection.rows("SELECT site, title, pinned FROM jot JOIN place ON place.id = site") == [["s1", "Harbour Kitchen", 7]])
+    let joined = try connection.rows("SELECT site, title, pinned FROM jot JOIN place ON place.id = site")
+    #expect(joined == [["s1", "Harbour Kitchen", 7]])
     #expect(try connection.rows("SELECT \"table\" FROM pragma_foreign_key_list('jot')") == [["place"]])
     #expect(try connection.rows("SELECT name FROM pragma_index_info('by_name')") == [["title"], ["pinned"]])
     try await a.write("DELETE FROM place WHERE id = 's1'")

@@ -12,7 +12,7 @@ struct ConstraintFollowing {
   private let schema: Schema
   /// The tables as they were defined before.
   private let before: [Table]
-  /// Tables that can be given other constraints: they have nothing but what Salvor wrote.
+  /// Tables that can be given other constraints: they have nothing but what Salvor wrote, and no columns of the application's own.
   private(set) var tables: Set<String> = []
   /// Tables that were made anew; their triggers are gone.
   private(set) var remade: Set<String> = []
@@ -30,7 +30,10 @@ struct ConstraintFollowing {
     for table in schema.tables {
       guard let shape = try connection.tableShape(table.name), let text = try text(of: shape.name) else { continue }
       let checks = (before.first { $0.name == table.name || table.renamedFrom.contains($0.name) })?.check ?? []
-      if Self.ddl.hasWritten(text, shape, checks: checks + table.check) { tables.insert(table.name) }
+      let isOurs = shape.columns.allSatisfy { column in
+        table.columns.contains { $0.name.lowercased() == column.name.lowercased() }
+      }
+      if isOurs, Self.ddl.hasWritten(text, shape, checks: checks + table.check) { tables.insert(table.name) }
     }
   }
 

@@ -32,6 +32,8 @@ struct BackupFolder {
     var commit: Int64?
     /// Before-images: the server's incarnations that were known before the recovery; nil: not written down.
     var incarnations: [String]?
+    /// Before-images: the newest commit that a group's cursor was at before the recovery, 0 for none; nil: not written down.
+    var newest: Int64?
   }
 
   // MARK: Files
@@ -85,6 +87,7 @@ struct BackupFolder {
       "bytes": .integer(description.backup.bytes), "number": .integer(description.number),
       "counter": .integer(description.counter), "commit": description.commit.map(JSONValue.integer) ?? .null,
       "incarnations": description.incarnations.map { .array($0.map(JSONValue.string)) } ?? .null,
+      "newest": description.newest.map(JSONValue.integer) ?? .null,
     ]
     try DurableFile.write(json.bytes + [0x0A], to: self.description(description.backup.id), "backup's description")
   }
@@ -168,5 +171,6 @@ extension BackupFolder.Description {
     counter = try json.integer("counter")
     commit = json["commit"]?.integer
     incarnations = json["incarnations"]?.array?.compactMap(\.string)
+    newest = json["newest"]?.integer
   }
 }

@@ -24,6 +24,7 @@ struct BeforeImages {
     }
     let counter = try connection.lastCounter()
     let incarnations = try connection.rows("SELECT id FROM salvor_incarnation").compactMap { $0[0].string }
+    let newest = try connection.integer("SELECT max(number) FROM salvor_group") ?? 0
     let recorder = try SQLiteChangeRecorder(
       connection,
       skipping: Set(["salvor_staging", "salvor_recovery_item", "salvor_digest"] + BlobStaging.stagingTables))
@@ -38,7 +39,8 @@ struct BeforeImages {
         backup: Backup(
           id: order.id, time: time, content: .beforeImages, reason: order.reason.rawValue,
           bytes: Int64(changeset.count), path: path), number: try folder.nextNumber(), counter: counter,
-        commit: try connection.integer("SELECT max(number) FROM salvor_commit") ?? -1, incarnations: incarnations))
+        commit: try connection.integer("SELECT max(number) FROM salvor_commit") ?? -1, incarnations: incarnations,
+        newest: newest))
     return report
   }
 
@@ -86,8 +88,8 @@ struct BeforeImages {
           .notFound, "The before-images of the recovery \(description.backup.id) are not there any more.",
           context: ["file": description.backup.path])
       }
-      let new = try incarnations(since: description)
-      if let commit = description.commit, new?.isEmpty != true {
+      let goes = try incarnationsThatGo(with: description)
+      if let commit = description.commit, goes?.isEmpty != true {
         // Commits heard of since belong to the history that goes: kept, they would pass for the point where both parted.
         try connection.run("DELETE FROM salvor_commit WHERE number > ?1", .integer(commit))
         // Versions of rows likewise: they would pass for lost ones of the history that is put back.
@@ -103,10 +105,7 @@ struct BeforeImages {
         "INSERT OR IGNORE INTO salvor_log (seq, t, op) SELECT ?1, 0, \(watermark) WHERE ?1 > 0",
         .integer(description.counter))
       try connection.undo(bytes)
-      // Incarnations heard of since go like commits: a lost version would pass for one of theirs.
-      for id in new ?? [] {
-        try connection.run("DELETE FROM salvor_incarnation WHERE id = ?1", .text(id))
-      }
+      for id in goes ?? [] { try connection.run("DELETE FROM salvor_incarnation WHERE id = ?1", .text(id)) }
     }
     // Rows that came since are beyond the cursors that are put back: the next recovery compares whole tables.
     try connection.execute("UPDATE salvor_group SET scope = NULL")
@@ -121,11 +120,15 @@ struct BeforeImages {
     try connection.clearStaged()
   }
 
-  /// Nil: they were not written down.
-  private func incarnations(since description: BackupFolder.Description) throws -> [String]? {
+  /// The incarnations heard of since, where one of them took the place of what this device had seen: a lost version would pass for one of
+  /// theirs. Empty: the server has gone on from where it was. Nil: nothing was written down of it.
+  private func incarnationsThatGo(with description: BackupFolder.Description) throws -> [String]? {
     guard let known = description.incarnations.map(Set.init) else { return nil }
-    return try connection.rows("SELECT id FROM salvor_incarnation").compactMap { $0[0].string }
-      .filter { !known.contains($0) }
+    let new = try connection.rows("SELECT id, first_commit FROM salvor_incarnation")
+      .compactMap { row in row[0].string.map { (id: $0, first: row[1].integer ?? 0) } }
+      .filter { !known.contains($0.id) }
+    let newest = description.newest ?? .max
+    return new.contains { $0.first <= newest } ? new.map(\.id) : []
   }
 
   /// Every waiting change fits its row, and the file is whole.

@@ -14,13 +14,8 @@ final class OwnColumns {
 
   private let connection: SQLiteConnection
   private var kept: [Kept] = []
-  /// New names of tables by their former ones in lower case.
-  var renamed: [String: String] = [:]
 
   init(_ connection: SQLiteConnection) { self.connection = connection }
-
-  /// What a table is called that had this name before the recovery.
-  func nameNow(_ name: String) -> String { renamed[name.lowercased()] ?? name }
 
   /// Before the table is dropped.
   ///
@@ -48,16 +43,9 @@ final class OwnColumns {
   /// When the tables are there again, and before the application's indexes are made.
   func add() throws {
     for one in kept {
-      let name = nameNow(one.table.name)
-      guard let shape = try connection.tableShape(name) else { continue }
+      guard let shape = try connection.tableShape(one.table.name) else { continue }
       for column in one.columns where shape.column(column.name) == nil {
-        let head = "ALTER TABLE \(quoted(name)) ADD COLUMN \(quoted(column.name)) \(column.declaredType)"
-        let value = column.defaultSQL.map { " DEFAULT (\($0))" } ?? ""
-        let whole = head + (column.notNull && column.defaultSQL != nil ? " NOT NULL" : "") + value
-        do { try connection.execute(whole) } catch let error as SalvorError where error.code == .storage {
-          // A default that is computed anew for each row cannot be added to a table.
-          try connection.execute(head)
-        }
+        try connection.add(column, to: one.table.name)
       }
     }
   }
@@ -66,7 +54,7 @@ final class OwnColumns {
   func restore(_ catalog: CaptureCatalog) throws {
     for one in kept {
       defer { try? connection.execute("DROP TABLE \(one.values)") }
-      guard let table = catalog.table(nameNow(one.table.name)), let shape = try connection.tableShape(table.name),
+      guard let table = catalog.table(one.table.name), let shape = try connection.tableShape(table.name),
         table.key.map({ $0.name.lowercased() }) == one.table.key.map({ $0.name.lowercased() })
       else { continue }
       let places = one.columns.indices.filter { shape.column(one.columns[$0].name) != nil }

@@ -26,6 +26,7 @@ final class Rebuilding {
   // MARK: Before what is staged is applied
 
   func run() throws {
+    try follow()
     for table in context.catalog.tables {
       try rememberKeys(table)
       try own.remember(table, context.schema.table(table.name))
@@ -38,6 +39,16 @@ final class Rebuilding {
     try makeTables(schema, config, objects)
     merge.rebuilt = Set(before.map(\.table.name) + context.catalog.tables.map(\.name))
     try merge.versions.forgetTables()
+  }
+
+  /// What the server's schema changes without a reset comes first: a table keeps what is known of its rows under its new name, and what the
+  /// application has made beside it follows. Where that cannot be, tables are made anew from what they were.
+  private func follow() throws {
+    guard let config = order.config else { return }
+    do {
+      let (adopted, _) = try connection.savepoint("salvor_follow") { try opening.adopt(config, context) }
+      (context.schema, context.config, context.catalog) = (adopted.schema, adopted.config, adopted.catalog)
+    } catch let error as SalvorError where [.schemaIncompatible, .schemaRefused, .cannotStand].contains(error.code) {}
   }
 
   private func rememberKeys(_ table: CapturedTable) throws {
@@ -91,9 +102,7 @@ final class Rebuilding {
   /// Answers with the statements that make the application's own indexes and triggers.
   private func dropTables(_ schema: Schema) throws -> [String] {
     var objects: [String] = []
-    connection.clearStatementCache()
-    try rename(schema)
-    var names = context.schema.synchronized.map { own.nameNow($0.name) }
+    var names = context.schema.synchronized.map(\.name)
     if order.rebuild == .everything {
       try recordGivenUp()
       names += (context.schema.tables + schema.tables).filter { $0.maintained == .client }.map(\.name)
@@ -101,6 +110,7 @@ final class Rebuilding {
         try connection.run("DELETE FROM \(name)")
       }
     }
+    connection.clearStatementCache()
     for name in names where try connection.tableShape(name) != nil {
       objects += try connection.rows(
         "SELECT sql FROM sqlite_schema WHERE type IN ('index', 'trigger') AND sql IS NOT NULL AND tbl_name = ?1 COLLATE NOCASE AND name NOT LIKE 'salvor\\_%' ESCAPE '\\' ORDER BY rowid",
@@ -111,17 +121,6 @@ final class Rebuilding {
     try connection.run("DELETE FROM salvor_group")
     try connection.run("DELETE FROM salvor_leaving")
     return objects
-  }
-
-  /// What the application has made beside the tables (its own tables that reference them, its indexes, triggers and views) follows their
-  /// new names, as it does without a recovery. Where something of it stands in the way, the tables are made under the new names alone.
-  private func rename(_ schema: Schema) throws {
-    let renames = try SchemaRenames(schema, in: connection)
-    if renames.isEmpty { return }
-    do {
-      try connection.savepoint { try renames.apply(to: connection) }
-      own.renamed = renames.tables
-    } catch let error as SalvorError where error.code == .schemaRefused {}
   }
 
   /// Client-only rows, subscriptions and settings, each by name: their values are in the copy that was made before.
