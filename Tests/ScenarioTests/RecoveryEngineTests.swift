@@ -202,6 +202,31 @@ struct RecoveryEngineTests {
     }
   }
 
+  @Test("a recovery that waits for the administrator does not go on at another server: that is manual")
+  func anotherServerMeanwhile() async throws {
+    let (fleet, a) = try await badDay(
+      recovery: "strategy: \"upload-then-recreate\", reasons: { \"server-replaced\": \"manual\" }")
+    #expect(try await a.sync().exitCode == 5)
+    #expect(try await a.open().status().recovery.step == "forget")
+    await fleet.stop()
+    for suffix in ["", "-wal", "-shm", ".salvor-side"] { removeFile(fleet.serverPath + suffix) }
+    try await fleet.start()
+    let before = try a.rows("site")
+    let plan = try await a.open().recoveryPlan()
+    #expect(plan.reason == .serverReplaced)
+    #expect(plan.strategy == "manual")
+    for _ in 0..<2 {
+      let report = try await a.sync()
+      #expect(report.exitCode == 5)
+      #expect(report.recovery?.reason == .serverReplaced)
+      #expect(report.uploaded == 0)
+    }
+    #expect(try fleet.serverRows("site") == [])
+    #expect(try a.rows("site") == before)
+    #expect(try a.rows("draft").count == 1)
+    await fleet.stop()
+  }
+
   @Test("where the server's operator has switched client recovery off, the recover strategies fall through")
   func clientRecoveryDisabled() async throws {
     for (strategy, outcome) in [

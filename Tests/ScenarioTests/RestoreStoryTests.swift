@@ -50,6 +50,52 @@ struct RestoreStoryTests {
   }
 
   @Test(
+    "what was acknowledged since a recovery whose before-images are put back is offered to a server that has lost it",
+    arguments: [true, false])
+  func beforeImagesAndARestore(imagesFirst: Bool) async throws {
+    let (fleet, devices) = try await fleet("a")
+    let a = devices[0]
+    try await fleet.backup("night")
+    #expect(try await fleet.server?.engine.demandResets(of: nil) == 1)
+    try await a.sync()
+    let backup = try #require(try await a.open().backups().first)
+    #expect(backup.content == .beforeImages)
+    try await a.write(
+      "INSERT INTO site (id, name) VALUES ('c', 'acknowledged')", "UPDATE site SET seats = 1 WHERE id = 's0'")
+    try await a.sync()
+    if !imagesFirst { try await fleet.restore("night") }
+    try await a.open().restoreBackup(backup.id)
+    if imagesFirst { try await fleet.restore("night") }
+    for _ in 0..<3 { #expect(try await a.sync().error == nil) }
+    try fleet.expectEqual(["site"], [a])
+    let rows = try fleet.serverRows("site")
+    #expect(rows.contains(["c", "acknowledged", .null, 0]))
+    #expect(rows.contains(["s0", "Site 0", "Toronto", 1]))
+    await fleet.stop()
+  }
+
+  @Test(
+    "a row of another device that was edited and deleted offline stays deleted after a restore, whoever comes first",
+    arguments: [["a", "b"], ["b", "a"]], [true, false])
+  func deletedOffline(order: [String], edits: Bool) async throws {
+    let (fleet, devices) = try await fleet("a", "b")
+    let (a, b) = (devices[0], devices[1])
+    try await fleet.backup("night")
+    try await b.write("INSERT INTO site (id, name) VALUES ('k', 'of b')")
+    try await b.sync()
+    try await a.sync()
+    if edits { try await a.write("UPDATE site SET name = 'edited' WHERE id = 'k'") }
+    try await a.write("DELETE FROM site WHERE id = 'k'")
+    try await fleet.restore("night")
+    for name in order + order { #expect(try await (name == "a" ? a : b).sync().error == nil) }
+    try await a.sync()
+    try fleet.expectEqual(["site"], [a, b])
+    #expect(try !fleet.serverRows("site").contains { $0[0] == "k" })
+    #expect(try await a.open().status().queued == 0)
+    await fleet.stop()
+  }
+
+  @Test(
     "a device and its clone with one queue, each recovered by hand: merge rule 4 decides, and the report names what was merged"
   )
   func cloneWithTheSameQueue() async throws {

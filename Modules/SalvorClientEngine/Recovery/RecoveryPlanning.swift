@@ -84,18 +84,20 @@ struct RecoveryPlanning {
     _ strategy: String?, _ run: inout RecoveryRun, _ asked: Incident, _ config: SyncConfig?,
     _ exchange: inout RecoveryExchange
   ) async throws -> RecoveryPlan {
+    var incident = asked
+    incident.reason = run.journal.reason ?? .operatorRequested
+    let isNew = run.journal.state == .none || (run.journal.state != .required && incident.isElsewhere)
     let found =
-      run.journal.state == .none
+      isNew
       ? (asked.status.state.isOlderThanIdentityFile ? .clientRewound : asked.facts.finding(asked.status))
       : run.journal.reason
     var plan = RecoveryPlan(
       reason: found, strategy: "", fellBackFrom: [], notes: [], steps: [], counts: RecoveryCounts(), sent: 0,
       rowsToFetch: 0, bytes: nil, files: [])
     if found == nil, strategy == nil { return plan }
-    var incident = asked
     incident.reason = found ?? .operatorRequested
     let isRewind =
-      strategy == nil && run.journal.state == .none
+      strategy == nil && isNew
       && found.map { asked.facts.isRewound(asked.status.state, $0) } ?? false
     let steps = try decide(strategy, incident, isRewind: isRewind, &plan)
     plan.steps = steps.map(\.name)

@@ -214,6 +214,11 @@ struct RecoveryRun {
       return .recovered(try await finish(done, incarnation: nil, isHeard: false))
     }
     let (incident, config) = try await incident(reason, journal.message)
+    if incident.isElsewhere {
+      await exchange.leave(incident.facts)
+      return try await begin(
+        .serverReplaced, "The server is another one than the one that this recovery began with.")
+    }
     self.config = config
     // One that its deletion has ended meanwhile was a person's word all the same.
     journal.demand = incident.facts.demand ?? journal.demand
@@ -506,5 +511,13 @@ struct RecoveryRun {
     RecoverySummary(
       reason: journal.reason ?? .operatorRequested, strategy: journal.strategy, fellBackFrom: journal.fellBackFrom,
       report: done, token: journal.token, backup: journal.backup)
+  }
+}
+
+extension Incident {
+  /// The server is not the one that this device synchronized with, and the recovery is about something else: nothing of it is to go on
+  /// there (semantics 6).
+  var isElsewhere: Bool {
+    reason != .serverReplaced && status.state.serverID.map { $0 != facts.server } ?? false
   }
 }

@@ -5,8 +5,8 @@ import SalvorStorage
 /// `RecoveringClientStore`; a subject of one that is not says so (`StoreSubject.recovers`).
 extension ClientStoreContract {
   static let recovering: [Case] =
-    [declaration] + keeping + mergeRules + losing + offers + withheld + copiesInTurns + remaking + orders + guards
-    + parting
+    [declaration] + keeping + mergeRules + losing + offers + withheld + newestOffers + offeredDeletes + copiesInTurns
+    + remaking + orders + guards + parting
     + backups + comparing
 
   /// A case for stores that recover.

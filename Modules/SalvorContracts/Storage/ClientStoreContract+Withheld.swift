@@ -111,7 +111,7 @@ extension ClientStoreContract {
       try expectEqual(
         sent.changes.filter { $0.offer != nil }.map(\.summary),
         [
-          "update note [\"title\", \"body\"] [n1, since, mine, y, x] of 2 []",
+          "update note [\"title\"] [n1, since, mine] of 2 []",
           "insert note [\"id\", \"title\", \"body\"] [n3, mine, null] of 2 []",
           "update note [\"body\"] [n4, null, null] of 3 []",
         ], "what is offered")

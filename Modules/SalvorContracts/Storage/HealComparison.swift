@@ -150,8 +150,13 @@ public struct HealComparison: Sendable {
           let parting = max(0, head - Int64(random.below(4)))
           let version = LostVersion(
             incarnation: random.pick(lost), number: parting + 1 + Int64(random.below(4)), parting: parting)
-          let isInsert = if case .insert = made { true } else { false }
-          made = .offer(version, made, written: isInsert && random.chance(25) ? ["title"] : [])
+          let written: [String] =
+            switch made {
+            case .insert: ["title"]
+            case .delete: ["id", "title", "body"]
+            default: []
+            }
+          made = .offer(version, made, written: random.chance(25) ? written : [])
         }
         sent.append(made)
       }

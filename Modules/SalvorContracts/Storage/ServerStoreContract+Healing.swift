@@ -254,6 +254,48 @@ extension ServerStoreContract {
   ]
 
   static let healingDeletes: [Case] = [
+    healing(
+      "a person's delete of a lost row stands over an offer of the version that it was made on, and not over a newer one"
+    ) {
+      bench, parting in
+      var anna = try await device(bench)
+      var bert = try await device(bench, "bert")
+      let version = version(5, parting: parting)
+      let all = ["id", "title", "body"]
+      try expectAccepted(try await anna.upload(.offer(version, .delete("note", ["n2"]), written: all)), 1)
+      try expectOffers(try await bert.upload(.offer(version, note("n2", "theirs"))), conflicts: 1)
+      try await bench.expectRows("note", [["n1", "a", "b"]])
+      try await expectOpen(bench, ["insert id=n2,title=theirs,body=null"])
+      try expectOffers(
+        try await bert.upload(.offer(Self.version(7, parting: parting), note("n2", "newer"))), healed: 1)
+      try await bench.expectRows("note", [["n1", "a", "b"], ["n2", "newer", .null]])
+    },
+    healing("a person's delete takes the row that another device has brought back") { bench, parting in
+      var anna = try await device(bench)
+      var bert = try await device(bench, "bert")
+      let version = version(5, parting: parting)
+      try expectOffers(try await anna.upload(.offer(version, note("n2", "lost"))), healed: 1)
+      try expectAccepted(
+        try await bert.upload(.offer(version, .delete("note", ["n2"]), written: ["id", "title", "body"])), 1)
+      try await bench.expectRows("note", [["n1", "a", "b"]])
+      try await bench.restart()
+      var cleo = try await device(bench, "cleo")
+      _ = try await cleo.upload(.offer(version, note("n2", "lost")))
+      try await bench.expectRows("note", [["n1", "a", "b"]])
+    },
+    healing("a person's delete of a row that a newer copy has after all is an ordinary one") { bench, parting in
+      let before = bench.opening.incarnation
+      try await bench.restart()
+      try await bench.write(.insert("note", ["id": "n5", "title": "x"]))
+      _ = try await bench.store.sweep()
+      let version = LostVersion(incarnation: before, number: parting, parting: parting - 1)
+      var anna = try await device(bench, lost: [before])
+      let deletes = ["n1", "n7"].map { key in
+        Sent.offer(version, .delete("note", [.text(key)]), written: ["id", "title", "body"])
+      }
+      try expectAccepted(try await anna.upload(deletes[0], deletes[1]), 2)
+      try await bench.expectRows("note", [["n5", "x", .null]])
+    },
     healing("a delete after the parting wins over offers, which become conflict versions") { bench, parting in
       var anna = try await device(bench)
       try await bench.write(.delete("note", ["n1"]))

@@ -131,6 +131,16 @@ extension ServerStoreContract {
       try await bench.expectRows("note", [["n1", "a", "b"]])
       try await expectWaiting(bench, [])
     },
+    healing("what waits because healing is paused is rejected, too, and does not come when it goes on") {
+      bench, parting in
+      var anna = try await device(bench)
+      try await holding(bench).setHealPace(HealPace(isPaused: true))
+      _ = try await anna.upload(.offer(version(5, parting: parting), note("n2", "lost")))
+      try expectEqual(try await holding(bench).rejectOffers(WaitingQuery()), 1, "what was rejected")
+      try await expectWaiting(bench, [])
+      try await holding(bench).setHealPace(HealPace())
+      try await bench.expectRows("note", [["n1", "a", "b"]])
+    },
     healing("a remote takes back its own offers, and nobody else's; what was settled stays") { bench, parting in
       var anna = try await device(bench)
       var bert = try await device(bench, "bert")

@@ -145,7 +145,8 @@ extension ClientContent {
       let newest = known.reduce(change) { $1.row == change.row && $1.version >= $0.version ? $1 : $0 }
       let group = schema.table(change.row.table)?.group
       guard !newest.isDeleted, let cursor = ended.first(where: { $0.name == group })?.cursor else { continue }
-      baseChanges.append(BaseChange(row: change.row, version: cursor.number, isDeleted: false, isOwn: true))
+      baseChanges.append(
+        BaseChange(row: change.row, version: cursor.number, isDeleted: false, isOwn: true, cameWhole: true))
     }
     for change in arrivals.versions { baseChanges.append(change) }
     confirm(ended)

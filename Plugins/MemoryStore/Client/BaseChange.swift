@@ -10,4 +10,6 @@ struct BaseChange: Sendable, Hashable {
   var isOwn = false
   /// The server made no commit for it: the version is the one after the cursor, until the download ends.
   var isAssumed = false
+  /// The row came whole since this device wrote it: by this version nobody is known to have changed it.
+  var cameWhole = false
 }

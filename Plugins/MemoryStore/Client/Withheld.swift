@@ -45,13 +45,17 @@ extension ClientContent {
     for entry in requests.filter({ mayBeOffered($0, heal) }).sorted(by: { $0.firstCounter < $1.firstCounter }) {
       guard let withheld = entry.withheld else { continue }
       let name = entry.changes[0].row
+      for index in olderOffers(of: name, than: withheld.version, upon: bases[name]) {
+        if requests[index].isHeldByServer { withdrawn.append(requests[index].id) }
+        replaceOffer(index)
+      }
       let others = outstanding.flatMap(\.changes).filter { $0.row == name }
       if others.contains(where: { $0.offer != nil }) {
         // A version that was lost later is offered already.
         for index in requests.indices where requests[index].id == entry.id { requests[index].withheld = nil }
         continue
       }
-      guard var change = offer(of: name, withheld.was, beside: others) else { continue }
+      guard var change = offer(of: name, withheld.was, instead: entry.changes[0], beside: others) else { continue }
       counter += 1
       change.counter = counter
       let isForReview = withheld.isForReview || mode(of: name.table, heal) == .review
@@ -62,7 +66,9 @@ extension ClientContent {
   }
 
   /// What makes the row what it was; nil: requests have made something else of it.
-  private func offer(of name: RowName, _ was: [NamedValue]?, beside others: [Change]) -> Change? {
+  private func offer(
+    of name: RowName, _ was: [NamedValue]?, instead loss: Change, beside others: [Change]
+  ) -> Change? {
     guard let table = schema.table(name.table) else { return nil }
     let base = bases[name]
     var change = Change(
@@ -74,6 +80,10 @@ extension ClientContent {
         let here = base.map { table.value(column.name, of: $0) }
         return ChangedColumn(
           name: column.name, old: here ?? .null, new: known ?? here ?? column.defaultValue ?? .null)
+      }
+      if base != nil, loss.operation == .update {
+        // Somebody has written it since, and no lost commit is known to have changed it.
+        change.columns.removeAll { $0.old != $0.new && loss.column($0.name) == nil }
       }
       if base != nil, change.columns.isEmpty { return nil }
     } else if let base {

@@ -21,6 +21,8 @@ struct ClientRecovery {
   private(set) var unoffered: [Unoffered: Int64] = [:]
   /// Requests with an offer.
   var offered: Set<RequestID> = []
+  /// Rows of which a newer version is offered in the place of one that waited: this device wrote them by lost commits.
+  var replaced: Set<RowName> = []
   /// Conflict versions that the server has lost.
   var lostVersionCount: Int64 = 0
 
@@ -47,8 +49,9 @@ struct ClientRecovery {
     let keepsRequests = order.rebuild == .nothing && order.requests == .keep
     _ = content.takeBases(arrivals, keepsDropped: keepsRequests, leftToo: true)
     try content.dropStaleChildren(constraints, downloaded: Set(order.groups.map(\.name)), isRecovery: true)
-    judgeRows(arrivals)
     rememberLost()
+    if keepsRequests { replaceOlderOffers(arrivals, downloaded: Set(order.groups.map(\.name))) }
+    judgeRows(arrivals)
     cut(arrivals)
     if order.requests == .discard { discardRequests() }
     if order.rebuild == .nothing { mergeRequests() } else { offerLostRows() }

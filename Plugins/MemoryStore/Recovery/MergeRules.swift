@@ -17,6 +17,7 @@ extension ClientRecovery {
     var standing = content.bases
     for name in lostRows where isRemade(name) { standing[name] = before.bases[name] }
     dropDeletesOfGoneRows(standing)
+    forgetOfferedDeletes()
     deletedWins(standing)
     remakeLostRows()
     offerLostRows()
@@ -57,7 +58,7 @@ extension ClientRecovery {
     }
   }
 
-  private func isWritable(_ name: RowName) -> Bool { content.schema.table(name.table)?.maintained == .dual }
+  func isWritable(_ name: RowName) -> Bool { content.schema.table(name.table)?.maintained == .dual }
 
   /// The row's loss is this device's to offer, and no request that waits changes it.
   func mayOffer(_ name: RowName) -> Bool {
@@ -180,7 +181,7 @@ extension ClientRecovery {
   private func isOffered(_ name: RowName) -> Bool {
     // A table that is made anew forgets when it came.
     if order.rebuild != .nothing, !before.baseChanges.contains(where: { $0.row == name }) { return false }
-    return mode(of: name.table) == .all
+    return mode(of: name.table) == .all || replaced.contains(name)
       || before.baseChanges.contains { $0.row == name && $0.isOwn && $0.version > order.shared ?? 0 }
   }
 
@@ -221,8 +222,10 @@ extension ClientRecovery {
   }
 
   /// A waiting request that only deletes rows which the server does not have either has nothing left to do. Where the server
-  /// has lost one of them it is in the archive: a newer copy of the server may bring the row back. An offer stays one.
+  /// has lost one of them the delete stands all the same (rule 3): it is sent as one of the lost version, so that nobody else's offer of that
+  /// makes the row again (decision 184). Where nothing is offered it is in the archive: a newer copy of the server may bring the row back.
   private mutating func dropDeletesOfGoneRows(_ standing: MemoryTables) {
+    keepBeforeDeletes()
     var view = standing
     var idle: Set<RequestID> = []
     for index in outstanding {
@@ -233,7 +236,7 @@ extension ClientRecovery {
       }
       if isIdle && request.state == .queued {
         let isLost = request.changes.contains { fates[$0.row] == .lost }
-        if isLost, request.isPlainOffer {
+        if isLost, request.changes.contains(where: { $0.offer != nil }) || offerDeletes(index) {
           // It stays an offer, of nothing now: no older version of another device makes the row again.
         } else if isLost {
           archive(
@@ -253,6 +256,51 @@ extension ClientRecovery {
     }
     content.requests.removeAll { idle.contains($0.id) }
     for id in idle { requests[id] = (.merged, "row-gone") }
+  }
+
+  /// What was written to a lost row that was deleted in the end is in the archive: nobody wants the row made again.
+  private mutating func keepBeforeDeletes() {
+    let ending = Set(
+      fates.filter { $0.value == .lost && before.bases[$0.key] != nil && endsWithDelete($0.key) }.map(\.key))
+    for index in outstanding
+    where content.requests[index].state == .queued
+      && content.requests[index].changes.allSatisfy({ $0.operation == .update && ending.contains($0.row) })
+    {
+      archive(
+        index, reason: "row-gone",
+        "The row was deleted here after this, and the server has lost it. Reapply the change where the row comes back, or delete the entry."
+      )
+    }
+  }
+
+  /// The deletes of lost rows are ones of the versions that were lost. False: nothing is offered.
+  private mutating func offerDeletes(_ index: Int) -> Bool {
+    let places = content.requests[index].changes.indices.filter {
+      fates[content.requests[index].changes[$0].row] == .lost
+    }
+    let versions = places.compactMap { place -> LostVersion? in
+      let name = content.requests[index].changes[place].row
+      return isWritable(name) ? lostVersion(of: name) : nil
+    }
+    guard versions.count == places.count else { return false }
+    for (place, version) in zip(places, versions) {
+      let table = content.schema.table(content.requests[index].changes[place].row.table)
+      content.requests[index].changes[place].offer = Offer(version, written: table?.travelling.map(\.name) ?? [])
+    }
+    return true
+  }
+
+  /// The server has the row again: a person's delete of it is an ordinary one.
+  private mutating func forgetOfferedDeletes() {
+    for index in outstanding {
+      for place in content.requests[index].changes.indices {
+        let change = content.requests[index].changes[place]
+        guard change.operation == .delete, change.offer?.written.isEmpty == false, fates[change.row] == .changed,
+          content.bases[change.row] != nil
+        else { continue }
+        content.requests[index].changes[place].offer = nil
+      }
+    }
   }
 
   /// This copy of the server has what the device deleted: it is the device's to offer where this copy is lost, too. The commit that

@@ -5,6 +5,7 @@ import SalvorStorage
 struct HealedColumn: Sendable, Hashable {
   /// Stands for the row itself, made or deleted.
   static let existence = ""
+  static func all(of table: Table) -> [String] { table.travelling.map(\.name) + [existence] }
 
   var version: LostVersion
   /// Twice the number of the commit that wrote it, or one more than twice that of the head, where nothing was written; of the

@@ -10,7 +10,7 @@ extension UploadProcessing {
   mutating func apply(_ change: Change, _ offer: Offer, _ table: Table) -> Reason? {
     let version = offer.version
     let isKnown = state.lastCommit(of: version.incarnation).map { version.number <= $0 } ?? false
-    if isKnown, !offer.written.isEmpty, change.operation == .insert { return applyWritten(change, offer, table) }
+    if isKnown, !offer.written.isEmpty, change.operation != .update { return applyWritten(change, offer, table) }
     if isKnown || version.incarnation == incarnation || version.parting > state.head.number {
       return (.notLost, "This server has not lost commit \(version.number), or never had it.")
     }
@@ -25,6 +25,9 @@ extension UploadProcessing {
     }
     if offer.isVersion { return keepVersion(change, over: present, table) }
     switch (change.operation, present) {
+    case (.delete, let present?) where !offer.written.isEmpty:
+      let isConflict = HealedColumn.all(of: table).contains { isUnseen($0, of: change.row, version) }
+      return deleteWritten(change, over: present, table, isConflict: isConflict)
     case (.delete, let present): return delete(change, version, over: present, table)
     case (.insert, nil): return insert(change, offer, table)
     case (.update, nil):
@@ -166,11 +169,15 @@ extension UploadProcessing {
 
   /// The server has the version after all: what the device wrote upon it is an ordinary change of these columns.
   private mutating func applyWritten(_ change: Change, _ offer: Offer, _ table: Table) -> Reason? {
-    guard let present = tables[change.row] else { return rowDeleted(table) }
+    guard let present = tables[change.row] else { return change.operation == .delete ? nil : rowDeleted(table) }
     guard isInside(present, change.row, table) else { return outOfScope(table) }
     func isChanged(_ column: String) -> Bool {
       isWritten(column, of: change.row, since: offer.version.number)
         || mark(column, of: change.row, since: offer.version.number) != nil
+    }
+    if change.operation == .delete {
+      let isConflict = HealedColumn.all(of: table).contains(where: isChanged)
+      return deleteWritten(change, over: present, table, isConflict: isConflict)
     }
     if table.sameKey == .refuse, isChanged(HealedColumn.existence) {
       return (.keyExists, "\(table.name) has another row with this key. Give the new row another key.")
@@ -183,6 +190,15 @@ extension UploadProcessing {
     }
     if isInConflict { return settleConflict(own, over: present, table) }
     return put(own.applied(to: present, of: table), at: change.row, over: present)
+  }
+
+  /// A person's delete, made on the version that it names.
+  private mutating func deleteWritten(
+    _ change: Change, over present: Row, _ table: Table, isConflict: Bool
+  ) -> Reason? {
+    guard isConflict else { return put(nil, at: change.row, over: present) }
+    metAnother.insert(change.counter)
+    return settleConflict(change, over: present, table)
   }
 
   // MARK: What stands

@@ -169,8 +169,10 @@ extension MemoryServerStore {
   /// Of the chosen offers only those that wait for a review. Returns how many were chosen.
   public func acceptOffers(_ query: WaitingQuery) throws -> Int64 { try settle([.review], query, .settling) }
 
-  /// Of the chosen offers those that wait for a review or for a parent row. Returns how many were chosen.
-  public func rejectOffers(_ query: WaitingQuery) throws -> Int64 { try settle([.review, .parent], query, .rejecting) }
+  /// The chosen offers, whatever they wait for. Returns how many were chosen.
+  public func rejectOffers(_ query: WaitingQuery) throws -> Int64 {
+    try settle(WaitingReason.allCases, query, .rejecting)
+  }
 
   /// Returns how many of them waited, deletes aside.
   public func withdrawOffers(_ ids: [RequestID], of remote: RemoteID) throws -> Int64 {

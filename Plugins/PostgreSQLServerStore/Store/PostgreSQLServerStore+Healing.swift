@@ -23,10 +23,10 @@
       return count
     }
 
-    /// Of the chosen offers those that wait for a review or for a parent row, in several transactions. Returns how many
+    /// The chosen offers, whatever they wait for, in several transactions. Returns how many
     /// were chosen.
     public func rejectOffers(_ query: WaitingQuery) async throws -> Int64 {
-      let count = try await settle([.review, .parent], query, .rejecting)
+      let count = try await settle(WaitingReason.allCases, query, .rejecting)
       try await settleWaitingOffers()
       return count
     }

@@ -19,6 +19,8 @@ struct WithheldLoss {
   var key: Key
   /// Nil: it was deleted. A column that is new since is not in it.
   var was: SlotRow?
+  /// The columns in which the server's row was another one then; nil: all of the row was lost.
+  var slots: Set<Int>?
   var version: Version
 }
 
@@ -68,7 +70,7 @@ extension StoreContext {
   /// What was withheld and may be offered now, in order, after the entry `seq`: a page. In a transaction.
   func withheldLosses(_ heal: HealMode, after seq: Int64) throws -> [WithheldLoss] {
     try connection.rows(
-      "SELECT seq, first, t, op, key, after, whole, incarnation, number, parting, own, review FROM salvor_archive WHERE seq > ?1 AND \(mayBeOffered(heal)) ORDER BY seq LIMIT 1000",
+      "SELECT seq, first, t, op, key, after, whole, incarnation, number, parting, own, review, slots FROM salvor_archive WHERE seq > ?1 AND \(mayBeOffered(heal)) ORDER BY seq LIMIT 1000",
       .integer(seq)
     ).compactMap { row in
       guard let seq = row[0].integer, let table = row[2].integer.flatMap({ catalog.table(number: $0) }),
@@ -84,6 +86,8 @@ extension StoreContext {
       let version = LostVersion(incarnation: incarnation, number: number, parting: row[9].integer ?? 0)
       return WithheldLoss(
         seq: seq, first: row[1].integer ?? seq, table: table, key: try unpayload(row[4]), was: was,
+        slots: operation == .update
+          ? Set((row[12].string ?? "").split(separator: ",").compactMap { Int($0) }) : nil,
         version: WithheldLoss.Version(lost: version, isOwn: row[10].integer == 1, isForReview: row[11].integer == 1))
     }
   }

@@ -294,13 +294,17 @@ struct SetEvaluation {
     _ isKept: inout Bool, _ foreign: inout ForeignChanges
   ) throws -> RefusalText? {
     if let refusal = try heals.refusal(of: offer.version) {
-      guard !offer.written.isEmpty, change.operation == .insert, try heals.has(offer.version) else { return refusal }
+      guard !offer.written.isEmpty, change.operation != .update, try heals.has(offer.version) else { return refusal }
       return try applyWritten(change, offer, of: request, place, over: present, &isKept, &foreign)
     }
     if offer.isVersion { return try keepVersion(change, of: request, place, over: present, &foreign) }
     let standing = try heals.standing(
       of: change.key, change.hash, at: place, for: offer.version, pending: healings[change.hash] ?? [])
     switch (change.operation, present) {
+    case (.delete, let present?) where !offer.written.isEmpty:
+      return try deleteWritten(change, of: request, place, over: present, &isKept, &foreign) {
+        standing.isUnseen($0)
+      }
     case (.delete, let present):
       return try applyOfferedDelete(change, standing, of: request, place, over: present, &foreign)
     case (.insert, nil):
@@ -464,11 +468,14 @@ struct SetEvaluation {
     _ isKept: inout Bool, _ foreign: inout ForeignChanges
   ) throws -> RefusalText? {
     let table = catalog.tables[place]
-    guard let present else { return .rowDeleted(table) }
+    guard let present else { return change.operation == .delete ? nil : .rowDeleted(table) }
     var version = offer.version
     version.parting = version.number
     let since = try heals.standing(
       of: change.key, change.hash, at: place, for: version, pending: healings[change.hash] ?? [])
+    if change.operation == .delete {
+      return try deleteWritten(change, of: request, place, over: present, &isKept, &foreign, isUnseen: since.isChanged)
+    }
     if table.table.sameKey == .refuse, since.isChanged(ColumnMask.existence) {
       return RefusalText(.keyExists, "\(table.name) has another row with this key. Give the new row another key.")
     }
@@ -480,6 +487,18 @@ struct SetEvaluation {
     }
     return isInConflict
       ? try settle(own, of: request, place, over: present, &isKept, &foreign) : try write(own, place, over: present)
+  }
+
+  /// A person's delete, made on the version that it names.
+  private mutating func deleteWritten(
+    _ change: StagedChange, of request: RequestID, _ place: Int, over present: Row, _ isKept: inout Bool,
+    _ foreign: inout ForeignChanges, isUnseen: (Int) -> Bool
+  ) throws -> RefusalText? {
+    guard (catalog.tables[place].bits + [ColumnMask.existence]).contains(where: isUnseen) else {
+      return try write(change, place, over: present)
+    }
+    fed.append(change.hash)
+    return try settle(change, of: request, place, over: present, &isKept, &foreign)
   }
 
   private mutating func heal(

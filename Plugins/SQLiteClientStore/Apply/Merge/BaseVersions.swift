@@ -31,14 +31,17 @@ extension StoreContext {
         """, .integer(table.number), .integer(cursor == nil ? 0 : 1))
       if let cursor {
         try connection.run(
-          "UPDATE salvor_history SET version = ?2, own = 1 WHERE t = ?1 AND deleted = 0", .integer(table.number),
-          .integer(cursor))
+          "UPDATE salvor_history SET version = ?2, own = \(Self.cameWhole) WHERE t = ?1 AND deleted = 0",
+          .integer(table.number), .integer(cursor))
       }
       last = max(
         last, try connection.integer("SELECT max(id) FROM salvor_history WHERE t = ?1", .integer(table.number)) ?? 0)
     }
     return last
   }
+
+  /// `own` of a row that this device wrote and that came whole since: by the commit of its line nobody is known to have changed it.
+  static let cameWhole = 2
 
   /// When the groups have come: a delete is not remembered of a row that the server has.
   func forgetReturned(of groups: Set<String>, upTo last: Int64) throws {
@@ -125,8 +128,8 @@ final class BaseVersions {
       // takes the other columns from the row that has its only max().
       try connection.run(
         """
-        INSERT INTO \(name) SELECT t, \(keys), max(version), deleted, own, sum(wrote) > 0 FROM (
-          SELECT t, \(named), max(id), version, deleted, sum(own) > 0 AS own, sum(own AND version > \(order.shared ?? 0)) > 0 AS wrote
+        INSERT INTO \(name) SELECT t, \(keys), max(version), deleted, own, sum(wrote) > 0, whole FROM (
+          SELECT t, \(named), max(id), version, deleted, sum(own <> \(StoreContext.cameWhole)) = 0 AS whole, sum(own) > 0 AS own, sum(own AND version > \(order.shared ?? 0)) > 0 AS wrote
           FROM salvor_history GROUP BY t, \(values), version)
         GROUP BY t, \(keys)
         """)
@@ -148,7 +151,7 @@ final class BaseVersions {
     let name = "temp.salvor_versions_\(keyWidth)"
     let keys = (0..<keyWidth).map { "k\($0)" }.joined(separator: ", ")
     try connection.execute(
-      "CREATE TABLE IF NOT EXISTS \(name) (t, \(keys), version, deleted, own, wrote, PRIMARY KEY (t, \(keys))) WITHOUT ROWID; DELETE FROM \(name)"
+      "CREATE TABLE IF NOT EXISTS \(name) (t, \(keys), version, deleted, own, wrote, whole, PRIMARY KEY (t, \(keys))) WITHOUT ROWID; DELETE FROM \(name)"
     )
     let condition = "t = ?1 AND " + (0..<keyWidth).map { "k\($0) = ?\($0 + 2)" }.joined(separator: " AND ")
     return (
@@ -235,6 +238,24 @@ final class BaseVersions {
     for key in found { try body(key) }
   }
 
+  /// The rows of the table with a commit that is lost, and with an offer that waits: which commit. In order.
+  func newerThanOffers(_ table: CapturedTable) throws -> [(key: Key, number: Int64)] {
+    guard let lost = lostEntries(table) else { return [] }
+    let keys = table.keySlots.map { "s.k\($0)" }.joined(separator: ", ")
+    let isRow = (0..<keyWidth).map { "s.k\($0) = \($0 < table.keyCount ? "l.v\($0)" : "0")" }
+    return try context.connection.rows(
+      "SELECT DISTINCT s.version, \(keys) FROM salvor_offer o CROSS JOIN salvor_log l ON l.seq = o.seq CROSS JOIN \(name) s ON s.t = l.t AND \(isRow.joined(separator: " AND ")) "
+        + "WHERE o.written IS NULL AND l.op IN \(StoreContext.changeOperations) AND l.t = \(table.number) AND \(lost) AND s.whole = 0 AND s.deleted IN (0, 1) ORDER BY \(keys)"
+    ).map { (Array($0[1...]), $0[0].integer ?? 0) }
+  }
+
+  /// This device wrote the row by a commit that was lost before, too.
+  func noteWrote(_ table: CapturedTable, _ key: Key) throws {
+    let isRow = table.keySlots.map { "k\($0) = ?\($0 + 2)" }.joined(separator: " AND ")
+    try context.connection.run(
+      "UPDATE \(name) SET wrote = 1 WHERE t = ?1 AND \(isRow)", [.integer(table.number)] + key)
+  }
+
   /// The tables are made anew: no row in them has a version. What was lost of those that kept their columns is still known.
   func forgetTables() throws {
     tables = []
@@ -247,7 +268,7 @@ final class BaseVersions {
     let keys = (0..<width).map { $0 < oldWidth ? "k\($0)" : "0" }.joined(separator: ", ")
     let numbers = context.catalog.tables.map { "\($0.number)" }.joined(separator: ", ")
     try connection.run(
-      "INSERT INTO \(name) SELECT t, \(keys), version, deleted, own, wrote FROM \(old) WHERE t IN (\(numbers))")
+      "INSERT INTO \(name) SELECT t, \(keys), version, deleted, own, wrote, whole FROM \(old) WHERE t IN (\(numbers))")
   }
 
   /// The newest thing known of the row is that it was deleted.

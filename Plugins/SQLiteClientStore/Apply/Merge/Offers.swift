@@ -128,10 +128,16 @@ final class Offers {
     let mode = mode(of: table)
     guard isOn, mode != .off, context.table(table)?.maintained == .dual, !versions.unproven.contains(table.number),
       let lost = try versions.lost(table, key),
-      isNeeded || lost.isOwn || mode == .all,
-      let incarnation = incarnations.last(where: { $0.firstCommit <= lost.number })
+      isNeeded || lost.isOwn || mode == .all
     else { return nil }
-    return LostVersion(incarnation: incarnation.id, number: lost.number, parting: order.shared ?? 0)
+    return version(lost.number)
+  }
+
+  /// That of a commit that is lost; nil: of an incarnation that the device does not know.
+  func version(_ number: Int64) -> LostVersion? {
+    incarnations.last { $0.firstCommit <= number }.map {
+      LostVersion(incarnation: $0.id, number: number, parting: order.shared ?? 0)
+    }
   }
 
   /// Why the archive has a loss in the place of an offer; and its version, where another setting would offer it.
@@ -143,14 +149,12 @@ final class Offers {
     guard order.takesOffers else { return (.notTaken, nil) }
     guard context.table(table)?.maintained == .dual else { return (.serverMaintained, nil) }
     guard !versions.unproven.contains(table.number) else { return (.unproven, nil) }
-    guard let lost = try versions.lostBefore(table, key),
-      let incarnation = incarnations.last(where: { $0.firstCommit <= lost.number })
-    else { return (.unknownVersion, nil) }
+    guard let lost = try versions.lostBefore(table, key), let newest = version(lost.number) else {
+      return (.unknownVersion, nil)
+    }
     let mode = mode(of: table)
     if mode == .all || mode != .off && lost.isOwn { return (.changedHere, nil) }
-    let version = WithheldLoss.Version(
-      lost: LostVersion(incarnation: incarnation.id, number: lost.number, parting: order.shared ?? 0),
-      isOwn: lost.isOwn, isForReview: isForReview)
+    let version = WithheldLoss.Version(lost: newest, isOwn: lost.isOwn, isForReview: isForReview)
     return (order.heal == .off ? .off : mode == .off ? .tableOff : .notOwn, version)
   }
 
@@ -161,6 +165,11 @@ final class Offers {
   ///   - isForReview: the server's operator is to accept it.
   func mark(_ counter: Int64, _ version: LostVersion, written: [Int] = [], isForReview: Bool = false) throws {
     keep(counter)
+    try note(counter, version, written: written, isForReview: isForReview)
+  }
+
+  /// The same of a request that waited, and that the recovery does not count among its offers.
+  func note(_ counter: Int64, _ version: LostVersion, written: [Int], isForReview: Bool = false) throws {
     try insertion.bind(1, counter)
     try insertion.bind(2, .text(version.incarnation.text))
     try insertion.bind(3, version.number)

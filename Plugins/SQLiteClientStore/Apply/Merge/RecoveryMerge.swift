@@ -74,13 +74,17 @@ final class RecoveryMerge: RecoveryRules {
 
   func takeBases(_ stream: DownloadStream, _ rows: WorkingRows) throws {
     guard let watch else { return }
+    try replaceOlderOffers(stream, rows, watch)
     let changed = try changedBases(stream, rows, watch)
     try takeOutIdle(changed, rows)
     // Which requests stay is known before lost rows are made again for their sake: one that a request makes again counts
     // as there until then.
     rows.announce(
       try changed.filter { try $0.fate != .lost || !isMadeAgain($0, rows) }.map { ($0.ref, $0.new) })
-    for change in changed where change.fate == .row { try rows.setBase(change.table, change.key, change.new) }
+    for change in changed where change.fate == .row {
+      try rows.setBase(change.table, change.key, change.new)
+      try forgetOfferedDeletes(change, rows)
+    }
     for change in changed where change.fate == .deleted { try deletedWins(change, rows) }
     for change in changed where change.fate == .left { try rows.setBase(change.table, change.key, nil) }
     var plain: [Change] = []
@@ -103,7 +107,7 @@ final class RecoveryMerge: RecoveryRules {
     }
   }
 
-  private struct Change {
+  struct Change {
     var ref: RowRef
     var table: CapturedTable
     var key: Key
@@ -147,7 +151,7 @@ final class RecoveryMerge: RecoveryRules {
     }
   }
 
-  private func isMadeAgain(_ change: Change, _ rows: WorkingRows) throws -> Bool {
+  func isMadeAgain(_ change: Change, _ rows: WorkingRows) throws -> Bool {
     guard isWritable(change.table), !change.endsWithDelete,
       case .update? = try rows.load(change.table, change.key).timeline.steps.first?.change
     else { return false }
@@ -176,76 +180,6 @@ final class RecoveryMerge: RecoveryRules {
   }
 
   private func isWritable(_ table: CapturedTable) -> Bool { context.table(table)?.maintained == .dual }
-
-  /// A waiting request that only deletes rows which the server does not have either has nothing left to do. Where the server
-  /// has lost one of them it is in the archive: a newer copy of the server may bring the row back. An offer stays one.
-  private func takeOutIdle(_ changes: [Change], _ rows: WorkingRows) throws {
-    var gone: Set<RowRef> = []
-    var lost: Set<RowRef> = []
-    for change in changes where change.old != nil && change.new == nil {
-      // A lost row that an update makes again is there for the delete that follows it.
-      if try change.fate == .lost && isMadeAgain(change, rows) { continue }
-      gone.insert(change.ref)
-      if change.fate == .lost { lost.insert(change.ref) }
-    }
-    guard !gone.isEmpty else { return }
-    for change in changes where gone.contains(change.ref) {
-      for step in try rows.load(change.table, change.key).timeline.steps where step.change == .delete {
-        let range = try context.range(of: step.seq)
-        guard try isIdle(range, gone, rows) else { continue }
-        let deletes = try captured(range, rows)
-        if deletes.contains(where: { lost.contains(RowRef(table: $0.table.number, key: $0.key)) }) {
-          // It stays an offer, of nothing now: no older version of another device makes the row again.
-          if try context.isPlainOffer(range.first) { continue }
-          for delete in deletes {
-            try context.archive(delete.step, of: range, delete.table, delete.key)
-          }
-          try context.keep(
-            range, "row-gone",
-            "The server has lost the row. Reapply the delete where the row comes back, or delete the entry.")
-        } else {
-          try takeForOwn(deletes)
-          try record.request(range, state: .merged, reason: "row-gone", deletes)
-          counts.merged += 1
-        }
-        try rows.takeOutIdle(range)
-      }
-    }
-  }
-
-  /// This copy of the server has what the device deleted: it is the device's to offer where this copy is lost, too. The commit that
-  /// deleted the row here is of this copy's history, whatever number the device's own one had; the newest one is not earlier.
-  private func takeForOwn(_ deletes: [OutstandingRequest.Change]) throws {
-    for delete in deletes {
-      let group = context.group(of: delete.table.number)
-      let newest = order.groups.first { $0.name == group }?.cursor?.number ?? order.shared ?? 0
-      try context.rememberOwnDelete(delete.table, delete.key, version: newest)
-    }
-  }
-
-  private func isIdle(_ range: RequestRange, _ gone: Set<RowRef>, _ rows: WorkingRows) throws -> Bool {
-    if try context.row(of: range).isInError { return false }
-    for (table, key, _) in try context.rows(changedBy: range) {
-      guard gone.contains(RowRef(table: table.number, key: key)) else { return false }
-      for step in try rows.load(table, key).timeline.steps where step.seq <= range.last {
-        // An insert before it makes the row that it deletes.
-        if case .insert = step.change { return false }
-        if step.seq >= range.first, step.change != .delete { return false }
-      }
-    }
-    return true
-  }
-
-  private func captured(_ range: RequestRange, _ rows: WorkingRows) throws -> [OutstandingRequest.Change] {
-    var found: [OutstandingRequest.Change] = []
-    for (table, key, _) in try context.rows(changedBy: range) {
-      let work = try rows.load(table, key)
-      for step in work.timeline.steps where (range.first...range.last).contains(step.seq) {
-        found.append(OutstandingRequest.Change(table: table, key: key, step: step.asCaptured))
-      }
-    }
-    return found.sorted { $0.step.seq < $1.step.seq }
-  }
 
   /// A lost row that a row with requests references, up to the root: a queued insert of its own.
   private func makeParentsAgain(_ rows: WorkingRows, _ watch: BaseWatch) throws {
@@ -401,6 +335,9 @@ final class RecoveryMerge: RecoveryRules {
       "The recovery would remove most rows of \(names). Nothing was changed. Look at it, and recover by hand.",
       context: ["tables": names])
   }
+
+  func noteDiscarded() { counts.discarded += 1 }
+  func noteMerged() { counts.merged += 1 }
 
   func add(_ more: RecoveryCounts) {
     counts.kept += more.kept

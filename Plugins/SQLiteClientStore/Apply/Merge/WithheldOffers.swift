@@ -37,7 +37,9 @@ final class WithheldOffers: AddedRequests {
   func add(to rows: WorkingRows) throws {
     let insertion = try context.connection.prepare(
       "INSERT INTO salvor_offer (seq, incarnation, number, parting, review) VALUES (?1, ?2, ?3, ?4, ?5)")
+    let older = try OlderOffers(context)
     for loss in losses {
+      _ = try older.takeOut(loss.table, loss.key, before: loss.version.lost, rows)
       let timeline = try rows.load(loss.table, loss.key).timeline
       if try timeline.steps.contains(where: { try context.isOffer(RequestRange(first: $0.seq, last: $0.seq)) }) {
         // A version that was lost later is offered already.
@@ -48,7 +50,9 @@ final class WithheldOffers: AddedRequests {
         // A column that is new since is as the server has it.
         timeline.base.map { Array(was + $0.dropFirst(was.count)) } ?? context.padded(was, loss.table)
       }
-      guard let counter = try rows.makeAgain(loss.table, loss.key, as: was) else { continue }
+      guard
+        let counter = try rows.makeAgain(loss.table, loss.key, as: was, but: written(since: loss, was, timeline.base))
+      else { continue }
       let isForReview = loss.version.isForReview || context.healMode(of: loss.table, heal) == .review
       try insertion.bind(1, counter)
       try insertion.bind(2, .text(loss.version.lost.incarnation.text))
@@ -58,5 +62,12 @@ final class WithheldOffers: AddedRequests {
       try insertion.run()
       try context.takeFromArchive(seq: loss.seq, of: loss.first)
     }
+  }
+
+  /// Columns that were the same on both sides when the row was lost, and are others at the server now: somebody has written them since, and no
+  /// lost commit is known to have changed them.
+  private func written(since loss: WithheldLoss, _ was: SlotRow?, _ base: SlotRow?) -> Set<Int> {
+    guard let slots = loss.slots, let was, let base else { return [] }
+    return Set(loss.table.otherSlots.filter { !slots.contains($0) && was[$0] != base[$0] })
   }
 }

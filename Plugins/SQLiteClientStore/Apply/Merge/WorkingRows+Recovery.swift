@@ -34,9 +34,16 @@ extension WorkingRows {
   /// It names every column, also one that is as the server has it: an older version, of another device, must not take its
   /// place. So does a delete of a row that the server has no more.
   ///
-  /// - Parameter was: nil: it was deleted.
-  func makeAgain(_ table: CapturedTable, _ key: Key, as was: SlotRow?) throws -> Int64? {
-    guard let change = try change(table, key, as: was) else { return nil }
+  /// - Parameters:
+  ///   - was: nil: it was deleted.
+  ///   - left: slots that the request does not name.
+  func makeAgain(_ table: CapturedTable, _ key: Key, as was: SlotRow?, but left: Set<Int> = []) throws -> Int64? {
+    guard var change = try change(table, key, as: was) else { return nil }
+    if case .update(let news) = change, !left.isEmpty {
+      let rest = news.filter { !left.contains($0.key) }
+      if rest.isEmpty { return nil }
+      change = .update(rest)
+    }
     let counter = try context.connection.lastCounter() + 1
     try add(change, table, key, counter)
     return counter
