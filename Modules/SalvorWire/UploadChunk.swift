@@ -370,6 +370,7 @@ public struct UploadChunkReader: ~Copyable {
       columns.append(try reader.text())
       guard columns.count <= Limits().columnsMax else { throw reader.malformed("too many columns") }
     }
+    guard Set(columns).count == columns.count else { throw reader.malformed("a column stands twice in the shape") }
     try reader.expect(0x7D)
     return UploadShape(table: table, operation: operation, columns: columns)
   }

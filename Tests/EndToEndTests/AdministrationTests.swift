@@ -197,6 +197,14 @@ import Testing
     // A misspelt condition would be none.
     let misspelt = try await office.ask("POST", "restores/\(id)/accept", as: "operator", body: #"{"tables":"visit"}"#)
     #expect(misspelt.status == 400 && misspelt.text.contains("tables"), "\(misspelt.text)")
+    for path in ["remotes/\(unknown)?block=yes", "remotes/\(unknown)?blok=true", "remotes/\(unknown)?block"] {
+      #expect(try await office.ask("DELETE", path, as: "administrator").status == 400, "\(path)")
+    }
+    for path in [
+      "remotes?limt=1", "conflicts?stat=open", "audit?limit=1&limit=2", "restores/\(id)/waiting?tabel=visit",
+    ] {
+      #expect(try await office.ask("GET", path, as: "viewer").status == 400, "\(path)")
+    }
     // One row a second: what is accepted beyond that waits on, and goes as time goes on.
     for bad in ["0", "1.5", #""fast""#, "2000000"] {
       #expect(

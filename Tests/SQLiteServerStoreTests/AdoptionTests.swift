@@ -40,6 +40,28 @@ import Testing
     #expect(try await device.download() == [])
   }
 
+  @Test(
+    "a referenced key with a collation of its own is adopted with a notice; a row that names its parent in other letters is refused by name"
+  )
+  func foldedKeys() async throws {
+    let schema = Schema(tables: [
+      Table("t", primaryKey: ["id"], columns: [Column("id", .text)]),
+      Table(
+        "k", primaryKey: ["id"], columns: [Column("id", .text), Column("t_id", .text, nullable: true)],
+        references: [Reference(column: "t_id", table: "t")]),
+    ])
+    let desk = try await ServerDesk(
+      schema,
+      before:
+        "CREATE TABLE t (id TEXT NOT NULL COLLATE NOCASE PRIMARY KEY); CREATE TABLE k (id TEXT NOT NULL PRIMARY KEY, t_id TEXT REFERENCES t (id)); INSERT INTO t VALUES ('Berlin'); INSERT INTO k VALUES ('1', 'Berlin')"
+    )
+    #expect(desk.opening.notices.contains { $0.contains("t.id has a collation of its own") })
+    try desk.other().execute("INSERT INTO k VALUES ('2', 'berlin')")
+    await #expect {
+      try await desk.restart()
+    } throws: { "\($0)".contains("k.t_id") && "\($0)".contains("in 1 rows") }
+  }
+
   @Test("a table that joins the schema later with rows brings its group whole; an empty one brings nothing")
   func laterTable() async throws {
     let desk = try await ServerDesk(Schema(tables: [Table("a", primaryKey: ["id"], columns: [Column("id", .text)])]))

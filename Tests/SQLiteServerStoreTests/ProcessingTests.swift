@@ -107,6 +107,34 @@ import Testing
     #expect(try await device.download() == [])
   }
 
+  @Test(
+    "NULL where the schema has none, in a table from before that allows it, is refused: no device could take the row, and the server would not start again (semantics 7)"
+  )
+  func nullInALaxTable() async throws {
+    let schema = Schema(tables: [
+      Table(
+        "t", primaryKey: ["id"], columns: [Column("id", .text), Column("n", .text), Column("v", .text, nullable: true)])
+    ])
+    let desk = try await ServerDesk(
+      schema, before: "CREATE TABLE t (id TEXT PRIMARY KEY, n TEXT, v TEXT); INSERT INTO t VALUES ('1', 'a', 'b')")
+    let device = try await desk.device()
+    try await device.download()
+    let results = try await desk.uploaded(
+      device,
+      [
+        .insert("t", [("id", "2"), ("n", nil), ("v", nil)]), .insert("t", [("id", nil), ("n", "x"), ("v", nil)]),
+        .update("t", ["1"], [("n", "a", nil)]), .update("t", ["1"], [("id", "1", nil)]),
+        .update("t", ["1"], [("v", "b", nil)]), .insert("t", [("id", "3"), ("n", "x"), ("v", nil)]),
+      ])
+    #expect(results.refused.map(\.reason) == Array(repeating: .constraint, count: 4))
+    #expect(try desk.other().rows("SELECT * FROM t ORDER BY id") == [["1", "a", nil], ["3", "x", nil]])
+    try await desk.restart()
+    // What another program wrote so stays, and its other columns may be changed.
+    try desk.other().execute("INSERT INTO t VALUES ('4', NULL, 'b')")
+    let again = try await desk.uploaded(device, [.update("t", ["4"], [("v", "b", "c")])])
+    #expect(again.refused.isEmpty)
+  }
+
   @Test("offers leave their version with their own entries of the log, whatever triggers write beside them")
   func offersBesideTriggers() async throws {
     let desk = try await ServerDesk(

@@ -23,6 +23,19 @@ struct NumberTests {
     }
   }
 
+  @Test("a shape that names a column twice is malformed: one value would be looked at and the other written")
+  func doubledColumn() throws {
+    let chunk = Array(
+      (#"{"stamp":"\#(String(repeating: "a", count: 32))"}"# + "\n"
+        + #"{"shape":0,"table":"t","operation":"insert","columns":["id","v","id"]}"#).utf8)
+    #expect {
+      try chunk.withUnsafeBufferPointer { buffer in
+        var reader = UploadChunkReader(buffer)
+        while try reader.next() != nil {}
+      }
+    } throws: { ($0 as? SalvorError)?.code == .malformed }
+  }
+
   @Test(
     "a change, a request or an offer whose counter is near the end of the numbers is malformed",
     arguments: [

@@ -395,6 +395,26 @@ extension ServerStoreContract {
         results, [1: .outOfScope, 2: .serverMaintained, 3: .unknownTable, 4: .notStorable], accepted: 0)
     },
     healing(
+      "nor is it kept as a conflict version that was lost: nobody settles for what its sender may not write",
+      ContractSchemas.inspections
+    ) { bench, parting in
+      try await bench.write(
+        .insert("establishment", ["id": "u1", "name": "x", "region": "US"]),
+        .insert("establishment", ["id": "e1", "name": "x", "region": "EU"]))
+      var anna = try await device(bench, parameters: ["region": ["EU"]])
+      let offer = Offer(version(5, parting: parting), isVersion: true)
+      let results = try await anna.upload(
+        .offered(offer, .insert("establishment", ["id": "e2", "name": "x", "region": "US"])),
+        .offered(offer, .update("establishment", ["e1"], [("region", "EU", "US")])),
+        .offered(
+          offer, .insert("inspection", ["id": "i1", "establishment_id": "u1", "date": "d", "inspector": .null])),
+        .offered(
+          offer, .insert("inspection", ["id": "i2", "establishment_id": "gone", "date": "d", "inspector": .null])))
+      try expectRefused(results, [1: .outOfScope, 2: .outOfScope, 3: .missingParent], accepted: 1)
+      let open = try await bench.store.conflicts(after: 0, limit: 10, state: .open)
+      try expectEqual(open.map(\.key), [["i2"]], "the open conflict versions")
+    },
+    healing(
       "an offer whose unique value another row has is a conflict version, and others go on",
       ContractSchemas.notes(unique: [["title"]])
     ) { bench, parting in

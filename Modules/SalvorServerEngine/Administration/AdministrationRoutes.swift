@@ -27,9 +27,24 @@ extension ServerEngine {
     }
   }
 
+  /// The query of an administrator's request.
+  ///
+  /// Errors: `malformed` where it says something that nobody reads: a misspelt condition would pass for none.
+  func query(of request: TransportRequest, knowing names: [String]) throws -> [String: String] {
+    let query = queryParameters(request.path)
+    let words = request.path.split(separator: "?", maxSplits: 1).dropFirst().first?.split(separator: "&") ?? []
+    guard words.count == query.count, query.keys.allSatisfy(names.contains) else {
+      throw SalvorError(
+        .malformed,
+        "The query has a word that is not known here, or one twice. Known are \(names.joined(separator: ", ")), each as NAME=VALUE."
+      )
+    }
+    return query
+  }
+
   /// `?principal=P`, or `?all=true` for everybody's (nil).
   func chosenRemotes(_ request: TransportRequest) throws -> String? {
-    let query = queryParameters(request.path)
+    let query = try query(of: request, knowing: ["principal", "all"])
     if let principal = query["principal"], !principal.isEmpty, query["all"] == nil { return principal }
     guard query["all"] == "true", query["principal"] == nil else {
       throw SalvorError(

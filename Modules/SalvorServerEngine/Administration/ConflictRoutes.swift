@@ -47,7 +47,7 @@ extension ServerEngine {
   }
 
   private func listConflicts(_ request: TransportRequest) async throws -> TransportResponse {
-    let query = queryParameters(request.path)
+    let query = try query(of: request, knowing: ["state", "after", "limit"])
     let state = query["state"].map { ($0, ConflictState(rawValue: $0)) }
     let limit = query["limit"].map { Int($0) } ?? pageDefault
     let after = query["after"].map { Int64($0) } ?? 0

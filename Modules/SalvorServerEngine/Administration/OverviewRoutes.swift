@@ -78,7 +78,7 @@ extension ServerEngine {
     guard let audit = configuration.audit else {
       throw SalvorError(.notFound, "This server keeps no list of acts: its storage is no file. The log has them.")
     }
-    let query = queryParameters(request.path)
+    let query = try query(of: request, knowing: ["limit", "before"])
     let limit = query["limit"].map { Int($0) } ?? 100
     let before = query["before"].map { Int64($0) }
     guard let limit, limit > 0, before != .some(nil) else {

@@ -20,7 +20,10 @@ extension ServerEngine {
       return json(try await whole(remote))
     case ("DELETE", 1):
       try who.require(.administrator)
-      let block = queryParameters(request.path)["block"] == "true"
+      let word = try query(of: request, knowing: ["block"])["block"] ?? "false"
+      guard let block = Bool(word) else {
+        throw SalvorError(.malformed, "A remote ID is deleted with block=true or block=false, or without block.")
+      }
       return try await act(block ? "remotes.block" : "remotes.delete", parts[0], who, request) {
         guard let id = RemoteID(parts[0]), try await delete(remote: id, block: block) else { throw noRemote(parts[0]) }
         return TransportResponse(status: 204, contentLength: 0)
@@ -64,7 +67,7 @@ extension ServerEngine {
   private static let absentDaysDefault: Int64 = 30
 
   private func listRemotes(_ request: TransportRequest) async throws -> TransportResponse {
-    let query = queryParameters(request.path)
+    let query = try query(of: request, knowing: ["state", "principal", "after", "limit", "days"])
     let limit = query["limit"].map { Int($0) } ?? pageDefault
     let after = query["after"].map { RemoteID($0) }
     let filter = query["state"].map { Filter(rawValue: $0) }

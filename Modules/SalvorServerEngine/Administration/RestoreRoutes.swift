@@ -83,7 +83,7 @@ extension ServerEngine {
 
   /// `?table=T&remote=R&after=PLACE&limit=N`.
   private func waitingOffers(_ request: TransportRequest, _ restore: Int64) async throws -> TransportResponse {
-    let words = queryParameters(request.path)
+    let words = try query(of: request, knowing: ["table", "remote", "after", "limit"])
     let limit = words["limit"].map { Int($0) } ?? 100
     guard let limit, limit > 0, let after = words["after"].map({ Int64($0) }) ?? 0 else {
       throw SalvorError(.malformed, "What waits is asked for with table=T, remote=ID, after=PLACE and limit=NUMBER.")

@@ -209,7 +209,8 @@ extension ServerRowFacts.Change {
 extension ServerEngine {
   /// `GET /admin/v1/explain/TABLE?key=A&key2=B&remote=ID`: the columns of the key are `key`, `key2`, `key3` …
   func explain(_ request: TransportRequest, _ table: String) async throws -> TransportResponse {
-    let query = queryParameters(request.path)
+    let keys = ["key"] + (2...Limits().columnsMax).map { "key\($0)" }
+    let query = try query(of: request, knowing: ["remote"] + keys)
     var texts: [String] = []
     while let text = query[texts.isEmpty ? "key" : "key\(texts.count + 1)"] { texts.append(percentDecoded(text)) }
     var remote: ExplainedRemote?

@@ -45,17 +45,31 @@ extension UploadProcessing {
 
   /// What the server had kept beside the row is kept again.
   private mutating func keepVersion(_ change: Change, over present: Row?, _ table: Table) -> Reason? {
-    if present == nil, scope.isLimited(table) {
-      if change.operation == .insert {
-        let row = change.applied(to: nil, of: table) ?? []
-        if scope.finding(row, of: table, in: tables) == .outside { return outOfScope(table) }
-      } else if !hasLeft(change) {
-        return rowDeleted(table)
-      }
+    if present == nil, change.operation != .insert, scope.isLimited(table), !hasLeft(change) {
+      return rowDeleted(table)
+    }
+    if let row = change.applied(to: present, of: table),
+      let reason = refusalOfVersion(row, change, over: present, table)
+    {
+      return reason
     }
     metAnother.insert(change.counter)
     keep(change)
     return nil
+  }
+
+  /// What speaks against the row that a version would make when somebody settles for it. A parent that is not there does not.
+  private mutating func refusalOfVersion(_ row: Row, _ change: Change, over present: Row?, _ table: Table) -> Reason? {
+    let isHandedOver = present != nil && table.handover
+    switch scope.finding(row, of: table, in: tables) {
+    case .outside where !isHandedOver: return outOfScope(table)
+    case .parentOutside where !isHandedOver: return missingParent(table)
+    default: break
+    }
+    let before = tables
+    defer { tables = before }
+    tables[change.row] = row
+    return leadRefusal(change.row, since: before)
   }
 
   private mutating func insert(_ change: Change, _ offer: Offer, _ table: Table) -> Reason? {

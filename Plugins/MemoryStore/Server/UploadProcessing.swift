@@ -430,7 +430,7 @@ struct UploadProcessing {
   }
 
   /// A write never brings its writer into a scope that he was not in before it.
-  private func leadRefusal(_ name: RowName, since before: MemoryTables) -> Reason? {
+  func leadRefusal(_ name: RowName, since before: MemoryTables) -> Reason? {
     guard let table = state.schema.table(name.table) else { return nil }
     var isBrought = false
     for shown in state.schema.synchronized {
@@ -475,7 +475,7 @@ struct UploadProcessing {
     (.outOfScope, "The row of \(table.name) is outside of what you may write. Withdraw the change.")
   }
 
-  private func missingParent(_ table: Table) -> Reason {
+  func missingParent(_ table: Table) -> Reason {
     (
       .missingParent,
       "A row that the row of \(table.name) references is not on the server. Insert it, or change the reference."

@@ -364,6 +364,7 @@
           table, schema: schema, number: number, generation: generation, uniqueIndexes: facts.sharedIndexes,
           columnNumbers: try columnNumbers(of: table, number), dialect: connection.dialect,
           types: table.travelling.map { facts.column($0.name)?.type ?? "text" })
+        made.lax = made.placesNeverNull { facts.column($0)?.notNull == false }
         made.defersKeys = try DatabaseCheck(connection).defersKeys(table.name)
         tables.append(made)
         try indexLookups(of: made)

@@ -18,7 +18,7 @@ final class RetryJoining {
   /// Failed requests without a later edit stay as they are. With nothing under way. Answers as `join`.
   func joinEdited() throws -> [RequestID: RequestID?] {
     try join(try context.failedRequests()) { failed, cluster in
-      cluster.members.contains { $0.state == .queued && $0.range.first > failed.first }
+      cluster.lastQueued ?? 0 > failed.first
     }
   }
 
@@ -35,11 +35,16 @@ final class RetryJoining {
     _ failed: [RequestRange], where isMeant: (RequestRange, Cluster) throws -> Bool
   ) throws -> [RequestID: RequestID?] {
     var joined: [RequestID: RequestID?] = [:]
+    // A row may have many: each member of a cluster has the same one.
+    var clusters: [Int64: Cluster] = [:]
     for request in failed {
       // It went into an earlier one.
       guard try context.state(of: request) != nil else { continue }
-      let cluster = try cluster(of: request)
-      guard try isMeant(request, cluster) else { continue }
+      let cluster = try clusters[request.first] ?? cluster(of: request)
+      guard try isMeant(request, cluster) else {
+        if clusters[request.first] == nil { for member in cluster.members { clusters[member.range.first] = cluster } }
+        continue
+      }
       let members = cluster.members.map(\.range)
       let old = try members.map { try context.requestID(first: $0.first) }
       let made: RequestID? = try join(members: members)
@@ -62,6 +67,8 @@ final class RetryJoining {
     /// In order.
     var members: [(range: RequestRange, state: RequestState)] = []
     var rows: [(table: CapturedTable, key: Key)] = []
+    /// The first counter of the newest member that is queued.
+    var lastQueued: Int64?
     /// The requests on its rows that are under way.
     var sent: [RequestRange] = []
   }
@@ -91,6 +98,7 @@ final class RetryJoining {
       }
     }
     cluster.members.sort { $0.range.first < $1.range.first }
+    cluster.lastQueued = cluster.members.last { $0.state == .queued }?.range.first
     cluster.sent.sort { $0.first < $1.first }
     return cluster
   }

@@ -98,6 +98,7 @@ struct Installation {
         context: ["table": first])
     }
     try refuseUnenforced(&comparison)
+    try refuseFoldedReferences(&comparison)
     try comparison.check()
     var added: Set<String> = []
     for addition in comparison.additions {
@@ -158,6 +159,35 @@ struct Installation {
     }
   }
 
+  /// A key of a table from before may hold text to be the same in another case. Devices go by its bytes: a row that names its parent otherwise
+  /// could not come to them.
+  private mutating func refuseFoldedReferences(_ comparison: inout SchemaComparison) throws {
+    for table in schema.tables {
+      for reference in table.references where try connection.tableShape(table.name)?.column(reference.column) != nil {
+        guard let parent = schema.table(reference.table), parent.primaryKey.count == 1,
+          let shape = try connection.tableShape(parent.name),
+          shape.uniqueIndexes.contains(where: { $0.isPrimaryKey && $0.columns.contains(where: { !$0.isBinary }) })
+        else { continue }
+        let (key, column) = ("p.\(quoted(parent.primaryKey[0]))", "c.\(quoted(reference.column))")
+        let count =
+          try connection.integer(
+            "SELECT count(*) FROM \(quoted(table.name)) c JOIN \(quoted(parent.name)) p ON \(key) = \(column) WHERE \(key) <> \(column) COLLATE BINARY"
+          ) ?? 0
+        if count > 0 {
+          comparison.refusals.append(
+            SchemaComparison.Refusal(
+              table: table.name, column: reference.column,
+              what:
+                "names its parent in \(parent.name) in other letters in \(count) rows, which the collation of that key holds to be the same and devices do not; write the parent's key as it is"
+            ))
+        }
+        notices.append(
+          "\(parent.name).\(parent.primaryKey[0]) has a collation of its own in the table, and devices compare keys by their bytes: a row of \(table.name) whose \(reference.column) another program writes in other letters could not come to devices. Make the table anew without the collation."
+        )
+      }
+    }
+  }
+
   /// For comparing: without blanks and the quotes of names, in lower case.
   private static func bare(_ sql: String) -> String {
     sql.lowercased().filter { !$0.isWhitespace && !"\"`[]".contains($0) }
@@ -201,9 +231,13 @@ struct Installation {
           + "ON CONFLICT (t) DO UPDATE SET generation = ?3, columns = ?4, grouping = ?5",
         .integer(number), .text(table.name), .integer(generation),
         .text(JSONValue.array(columns.map(JSONValue.string)).text), .text(table.group))
-      let made = ServerTable(
+      var made = ServerTable(
         table, schema: schema, number: number, generation: generation, uniqueIndexes: shape.sharedIndexes,
         columnNumbers: try columnNumbers(of: table, number), dialect: connection.dialect)
+      let isOpen = !shape.hasRowidKey && !shape.withoutRowid
+      made.lax = made.placesNeverNull { name in
+        shape.column(name)?.notNull == false && (isOpen || !table.primaryKey.contains(name))
+      }
       tables.append(made)
       try indexReferences(of: made)
       try indexScope(of: made)

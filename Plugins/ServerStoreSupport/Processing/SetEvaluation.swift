@@ -330,17 +330,35 @@ struct SetEvaluation {
   private mutating func keepVersion(
     _ change: StagedChange, of request: RequestID, _ place: Int, over present: Row?, _ foreign: inout ForeignChanges
   ) throws -> RefusalText? {
-    if present == nil, !departures.seesAll(place) {
-      if change.operation == .insert {
-        let row = change.applied(to: nil, of: catalog.tables[place])
-        if try scope(row, place) == .outside { return outOfScope(catalog.tables[place]) }
-      } else if try !departures.hasLeft(place, change.key, since: change.made) {
-        return .rowDeleted(catalog.tables[place])
-      }
+    if present == nil, change.operation != .insert, !departures.seesAll(place),
+      try !departures.hasLeft(place, change.key, since: change.made)
+    {
+      return .rowDeleted(catalog.tables[place])
     }
+    if let refusal = try refusalOfVersion(change, place, over: present) { return refusal }
     fed.append(change.hash)
     try keepOffered(change, of: request, place, server: present, &foreign)
     return nil
+  }
+
+  /// What speaks against the row that a version would make when somebody settles for it. A parent that is not there does not.
+  private mutating func refusalOfVersion(
+    _ change: StagedChange, _ place: Int, over present: Row?
+  ) throws -> RefusalText? {
+    guard change.operation == .insert || change.operation == .update && present != nil else { return nil }
+    let table = catalog.tables[place]
+    let row = change.applied(to: present, of: table)
+    let isHandedOver = present != nil && table.table.handover
+    switch try scope(row, place) {
+    case .outside where !isHandedOver: return outOfScope(table)
+    case .parentOutside(let reference) where !isHandedOver: return .missingParent(table, reference, catalog)
+    default: break
+    }
+    if catalog.leads[place].isEmpty { return nil }
+    let before = overlay
+    defer { overlay = before }
+    overlay.set(change.hash, to: row)
+    return try refusalOfLead(row, place, since: before)
   }
 
   private mutating func applyOfferedInsert(

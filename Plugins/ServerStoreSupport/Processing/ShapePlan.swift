@@ -24,6 +24,8 @@ final class ShapePlan {
   let targets: [Column?]
   /// Their types alone, for the many rows in which nothing is wrong.
   let targetTypes: [ColumnType?]
+  /// The items whose new values the schema wants, and the database does not (`ServerTable.lax`).
+  let neverNullItems: [Int]
   let seed: RowHash
   /// Of table, operation and columns.
   let contentSeed: RowHash
@@ -81,6 +83,7 @@ final class ShapePlan {
       targetTypes = []
       types = []
       contentItems = []
+      neverNullItems = []
       itemCount = -1
       refusal = RefusalText(
         .unknownTable, "The server has no synchronized table \(shape.table). Check the schema.")
@@ -132,6 +135,8 @@ final class ShapePlan {
       keyItems = Array(0..<keyCount)
     }
     targetTypes = targets.map { $0?.type }
+    let lax = shape.operation == .delete ? [] : found.indices.filter { found[$0].map(table.lax.contains) ?? false }
+    neverNullItems = lax.map { shape.operation == .insert ? $0 : keyCount + 2 * $0 + 1 }
     switch shape.operation {
     case .insert: healedMask = ColumnMask.mask(columns.map { table.bits[$0] } + [ColumnMask.existence])
     case .update:

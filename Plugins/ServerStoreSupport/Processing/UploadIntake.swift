@@ -62,6 +62,10 @@ extension ShapePlan {
       return RefusalText(
         .notStorable, "\(name()).\(target.name) stores \(target.type.rawValue) only. Correct the value.")
     }
+    for item in neverNullItems where item < row.items.count && row.items[item].isNull {
+      return RefusalText(
+        .constraint, "\(name()).\(targets[item]?.name ?? "") is never NULL by the schema. Give it a value.")
+    }
     return excluded(row, catalog)
   }
 

@@ -171,7 +171,8 @@ package struct PurgeBook {
     let values = zip(table.keyPlaces, key).map { place, value in
       // A whole number is stored as a real one there.
       if table.columns[place].type == .real, case .integer(let whole) = value { return Value.real(Double(whole)) }
-      return value
+      // A negative zero likewise as zero.
+      return value == .real(0) ? .real(0) : value
     }
     let text = JSONValue.array([.string(table.table.origin)] + values.map { JSONValue($0) })
     return hexadecimal(hmacSHA256(text.bytes, key: self.key ?? []))

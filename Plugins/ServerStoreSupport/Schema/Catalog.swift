@@ -193,6 +193,17 @@ package struct ServerTable: Sendable {
   let rowByKey: String
   /// It has a unique value that may be proved later than its statement: the database says of none that it is free.
   package var defersKeys = false
+  /// The places of columns that are never NULL by the schema or as a part of the key, and may be in a table from before Salvor: nobody else
+  /// refuses what no device could take.
+  package var lax: Set<Int> = []
+
+  /// - Parameter isLax: whether the database takes NULL in the column of this name.
+  package func placesNeverNull(_ isLax: (String) -> Bool) -> Set<Int> {
+    Set(
+      columns.indices.filter { place in
+        (!columns[place].nullable || keyPlaces.contains(place)) && isLax(columns[place].name)
+      })
+  }
 
   /// An `INSERT` into it that does nothing where a unique value is another row's already, if the database can say so.
   func insertingFree(_ insert: String) -> String { defersKeys ? insert : dialect.insertingFree(insert) }
