@@ -47,7 +47,7 @@ public final class ServerEngine: Sendable {
         withholdsMessages: configuration.withholdsMessages, reviewsOffers: configuration.reviewsOffers))
     if opening.isRestored {
       configuration.log.warning(
-        "This database is older than its side file remembers: it was restored from a backup. Devices that synchronized since will say so."
+        "This database is older than its side file remembers: it was restored from a backup. Devices that synchronized since will say so. Where a file was copied by hand, block again whom you have blocked since."
       )
     }
     let identity = ServerIdentity(opening, configuration.store)

@@ -90,6 +90,12 @@ actor ServerWriter {
     let beside = options.path + sideSuffix
     let side = options.isFile ? SideFile(beside, mode: PrivateFile.mode(at: beside)) : nil
     var opening = before ?? installation.opening
+    if before == nil, options.isFile, try (side?.read() == nil && CommitLog.state(connection).head.number > 0) {
+      let what = side == nil ? "cannot be opened for writing" : "was not there, or is damaged"
+      options.log(
+        "\(beside) \(what). Where the database was put back from a copy by hand, nobody knows it until a device comes that has seen more. \(side == nil ? "Give the server's user the right to write it." : "It is written anew with the next commit.")"
+      )
+    }
     if before == nil, let content = side?.read(), content.server == opening.serverID {
       opening.isRestored = try !content.isKnown(connection)
       if opening.isRestored {

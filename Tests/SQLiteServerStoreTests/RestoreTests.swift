@@ -33,6 +33,32 @@ import Testing
     return (desk, copy)
   }
 
+  @Test(
+    "whom an administrator keeps out stays out when an older copy is put back, and whom he has let in again is let in (semantics 5)"
+  )
+  func blocksAreTakenAlong() async throws {
+    let desk = try await ServerDesk(schema)
+    let (early, late, free) = (
+      RemoteID(from: SystemRandom()), RemoteID(from: SystemRandom()), RemoteID(from: SystemRandom())
+    )
+    for remote in [early, free] { try await desk.store.register(remote, principal: "anna") }
+    #expect(try await desk.store.deleteRemote(free, block: true))
+    let copy = desk.path + ".copy"
+    try await desk.store.backup(to: copy)
+    try await desk.store.register(late, principal: "bert")
+    for remote in [early, late] { #expect(try await desk.store.deleteRemote(remote, block: true)) }
+    #expect(try await desk.store.deleteRemote(free, block: false))
+    await desk.store.close()
+    _ = try await desk.store.restore(from: copy)
+    try await desk.restart()
+    for (remote, principal) in [(early, "anna"), (late, "bert")] {
+      await #expect {
+        try await desk.store.register(remote, principal: principal)
+      } throws: { ($0 as? SalvorError)?.code == .remoteBlocked }
+    }
+    try await desk.store.register(free, principal: "anna")
+  }
+
   @Test("a database file that is moved or replaced under a running server takes nothing until it is back")
   func movedUnderTheServer() async throws {
     let (desk, copy) = try await desk()

@@ -16,6 +16,9 @@ extension ServerEngine {
     let message = try await line(request, of: ["table", "keys", "words", "release"])
     let name = try message.string("table")
     let releases = message["release"]?.bool ?? false
+    if message["words"] != nil, message["keys"] != nil {
+      throw SalvorError(.malformed, "The body has both \"words\" and \"keys\". Nothing was erased: send one of them.")
+    }
     // As on the command line, or as in the protocol.
     let words = try (message["words"]?.array ?? []).map { word throws(SalvorError) in
       guard let text = word.string else { throw SalvorError(.malformed, "\"words\" are texts.") }

@@ -22,6 +22,7 @@ struct RestoreOpening {
       try takeOrder(of: before, now)
       try takeRestores(of: before)
       try takePace(of: before)
+      try takeBlocks(of: before)
       // Where it has made no commit nothing of it is lost.
       guard let incarnation = last else { return }
       let isEnd = remembered?.commit == there && remembered?.incarnation == incarnation
@@ -95,6 +96,20 @@ struct RestoreOpening {
     try connection.run("DELETE FROM salvor_server WHERE key IN ('heal-paused', 'heal-rate')")
     for row in try before.rows("SELECT key, value FROM salvor_server WHERE key IN ('heal-paused', 'heal-rate')") {
       try insert(row, into: "salvor_server (key, value)")
+    }
+  }
+
+  /// Whom an administrator keeps out, or has let in again since, the copy does not know.
+  private func takeBlocks(of before: SQLiteConnection) throws {
+    let columns = "id, principal, blocked, deleted, registered"
+    let insertion = try connection.prepare(
+      "INSERT INTO salvor_remote (\(columns)) SELECT ?1, ?2, ?3, ?4, ?5 WHERE ?3 = 1 OR EXISTS (SELECT 1 FROM salvor_remote WHERE id = ?1) "
+        + "ON CONFLICT (id) DO UPDATE SET blocked = excluded.blocked, deleted = excluded.deleted WHERE blocked <> excluded.blocked"
+    )
+    try before.query("SELECT \(columns) FROM salvor_remote") { row in
+      for (place, value) in row.values().enumerated() { try insertion.bind(place + 1, value) }
+      try insertion.run()
+      return true
     }
   }
 

@@ -50,8 +50,11 @@ extension Command {
     default: throw usage
     }
     var records: [JSONValue]
+    var unnamed: Int64 = 0
     if let elsewhere = try invocation.administration() {
-      records = try await elsewhere.call("GET", "/admin/v1/restores")["restores"]?.array ?? []
+      let told = try await elsewhere.call("GET", "/admin/v1/restores")
+      records = told["restores"]?.array ?? []
+      unnamed = told["unnamedWaiting"]?.integer ?? 0
       await elsewhere.close()
     } else {
       let store = try invocation.makeServerStore() as? any RestoreReportingServerStore
@@ -59,7 +62,13 @@ extension Command {
     }
     let terminal = invocation.terminal
     guard let id = words.last else {
-      terminal.json(["restores": .array(records)])
+      terminal.json(["restores": .array(records), "unnamedWaiting": .integer(unnamed)])
+      if unnamed > 0 {
+        terminal.say(
+          "\(unnamed == 1 ? "1 offer waits" : "\(grouped(unnamed)) offers wait") of a restore that nothing told of: salvor server restores waiting 0 lists \(unnamed == 1 ? "it" : "them"), accept 0 or reject 0 decides"
+        )
+        if records.isEmpty { return 0 }
+      }
       guard !records.isEmpty else {
         terminal.say("the database was never restored")
         return 0
