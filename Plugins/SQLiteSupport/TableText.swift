@@ -48,8 +48,11 @@ extension TableDDL {
   /// - Parameters:
   ///   - text: the table's, as the database has it.
   ///   - checks: those that this may have written.
-  public func hasWritten(_ text: TableText, _ shape: TableShape, checks: [String]) -> Bool {
-    var known = Set(checks.map { "CHECK (\($0))" })
+  ///   - others: what the table may have besides.
+  public func hasWritten(
+    _ text: TableText, _ shape: TableShape, checks: [String], besides others: Set<String>
+  ) -> Bool {
+    var known = others.union(checks.map { "CHECK (\($0))" })
     known.insert("PRIMARY KEY (\(quotedList(shape.primaryKey)))")
     for index in shape.uniqueIndexes { known.insert("UNIQUE (\(quotedList(index.columns.compactMap(\.name))))") }
     let clauses = shape.foreignKeys.map { key -> (columns: [String], text: String) in

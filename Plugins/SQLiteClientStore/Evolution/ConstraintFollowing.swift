@@ -12,7 +12,8 @@ struct ConstraintFollowing {
   private let schema: Schema
   /// The tables as they were defined before.
   private let before: [Table]
-  /// Tables that can be given other constraints: they have nothing but what Salvor wrote, and no columns of the application's own.
+  /// Tables that can be given other constraints: they have nothing but what Salvor wrote, and columns of the application's own without
+  /// constraints of theirs.
   private(set) var tables: Set<String> = []
   /// Tables that were made anew; their triggers are gone.
   private(set) var remade: Set<String> = []
@@ -22,6 +23,8 @@ struct ConstraintFollowing {
   private(set) var notices: [String] = []
 
   private static let ddl = TableDDL.device
+  /// By table: how its columns may stand in the table's text that the schema does not have.
+  private var ownParts: [String: Set<String>] = [:]
 
   init(_ connection: SQLiteConnection, _ schema: Schema, before: [Table]) throws {
     self.connection = connection
@@ -30,11 +33,26 @@ struct ConstraintFollowing {
     for table in schema.tables {
       guard let shape = try connection.tableShape(table.name), let text = try text(of: shape.name) else { continue }
       let checks = (before.first { $0.name == table.name || table.renamedFrom.contains($0.name) })?.check ?? []
-      let isOurs = shape.columns.allSatisfy { column in
-        table.columns.contains { $0.name.lowercased() == column.name.lowercased() }
+      guard let own = ownParts(shape, table, text) else { continue }
+      if Self.ddl.hasWritten(text, shape, checks: checks + table.check, besides: own) {
+        tables.insert(table.name)
+        ownParts[table.name] = own
       }
-      if isOurs, Self.ddl.hasWritten(text, shape, checks: checks + table.check) { tables.insert(table.name) }
     }
+  }
+
+  /// How columns that the schema does not have stand in the table's text. Nil: one has a constraint, which would be lost.
+  private func ownParts(_ shape: TableShape, _ table: Table, _ text: TableText) -> Set<String>? {
+    var found: Set<String> = []
+    for column in shape.columns
+    where !table.columns.contains(where: { $0.name.lowercased() == column.name.lowercased() }) {
+      let rest = " \(column.declaredType)\(column.notNull ? " NOT NULL" : "")"
+      let values = column.defaultSQL.map { [" DEFAULT \($0)", " DEFAULT (\($0))"] } ?? [""]
+      let parts = values.flatMap { [quoted(column.name) + rest + $0, column.name + rest + $0] }
+      guard let part = parts.first(where: text.parts.contains) else { return nil }
+      found.insert(part)
+    }
+    return found
   }
 
   private func text(of table: String) throws -> TableText? {
@@ -46,7 +64,7 @@ struct ConstraintFollowing {
   mutating func run() throws {
     for table in schema.tables where tables.contains(table.name) {
       guard let shape = try connection.tableShape(table.name), let text = try text(of: shape.name),
-        Set(text.parts.flatMap { apart($0, table) }) != Set(Self.ddl.parts(of: table, in: schema))
+        parts(of: text, table) != Set(Self.ddl.parts(of: table, in: schema))
       else { continue }
       let lax = laxer(table, shape, text)
       let stricter = try broken(table, than: lax)
@@ -59,7 +77,7 @@ struct ConstraintFollowing {
         redefaulted.insert(table.name)
       }
       let made = stricter == nil ? table : lax
-      guard Set(text.parts.flatMap { apart($0, table) }) != Set(Self.ddl.parts(of: made, in: schema)) else { continue }
+      guard parts(of: text, table) != Set(Self.ddl.parts(of: made, in: schema)) else { continue }
       let hadTriggers = try connection.integer(
         "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'trigger' AND tbl_name = ?1 COLLATE NOCASE AND name LIKE 'salvor\\_%' ESCAPE '\\')",
         .text(table.name))
@@ -72,6 +90,11 @@ struct ConstraintFollowing {
 
   private static func `default`(of column: Column) -> String? {
     column.defaultValue.flatMap { $0.isNull ? nil : literal($0) }
+  }
+
+  /// What the table has of the schema's.
+  private func parts(of text: TableText, _ table: Table) -> Set<String> {
+    Set(text.parts.flatMap { apart($0, table) }).subtracting(ownParts[table.name] ?? [])
   }
 
   /// A column that was added later brings its foreign key with it.

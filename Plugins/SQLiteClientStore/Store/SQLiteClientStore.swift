@@ -47,6 +47,8 @@ public actor SQLiteClientStore: ClientStore {
   var lostDownload: String?
   /// The schema as capture was last found whole.
   var checkedSchema: Int64 = -1
+  /// The last one that `captured` has told of.
+  var toldSchema: Int64 = -1
   /// Where there is no file to put it beside.
   var journalInMemory: [UInt8]?
 
