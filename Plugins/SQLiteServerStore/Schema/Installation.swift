@@ -166,7 +166,7 @@ struct Installation {
       for reference in table.references where try connection.tableShape(table.name)?.column(reference.column) != nil {
         guard let parent = schema.table(reference.table), parent.primaryKey.count == 1,
           let shape = try connection.tableShape(parent.name),
-          shape.uniqueIndexes.contains(where: { $0.isPrimaryKey && $0.columns.contains(where: { !$0.isBinary }) })
+          shape.sharedIndexes.contains(where: { $0.isPrimaryKey && $0.columns.contains(where: { !$0.isBinary }) })
         else { continue }
         let (key, column) = ("p.\(quoted(parent.primaryKey[0]))", "c.\(quoted(reference.column))")
         let count =
