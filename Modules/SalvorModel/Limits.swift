@@ -11,6 +11,9 @@ public struct Limits: Sendable, Hashable {
   public var uploadBytesMax = 4 << 30
   /// One row's payload text.
   public var rowBytesMax = 8 << 20
+  /// A row of another program's that is larger as payload text goes to no device: a line of a download may have `rowBytesMax` and `chunkBytesMax`
+  /// together, and other rows stand before it.
+  public var sentRowBytesMax: Int { rowBytesMax + chunkBytesMax / 2 }
   /// The first line of a sync, less a history and the tables that the server asks for.
   public var beginBytesMax = 1 << 20
   /// The bodies of all requests in memory at one time; requests with larger ones wait. At least `chunkBytesMax` and

@@ -418,11 +418,26 @@ public struct FeedPage: Sendable {
   public var rows = 0
   /// How much of what the download feeds from the log has come with this page, 0 to 1; nil: it is not told.
   public var share: Double?
+  /// Rows that are larger than `Limits.sentRowBytesMax`: they do not come, and a device that had one loses it.
+  public var leftOut: [RowPlace] = []
   /// By default it has no rows, and its share is not told.
   public init(bytes: [UInt8], position: String?, groups: [GroupState]?) {
     self.bytes = bytes
     self.position = position
     self.groups = groups
+  }
+}
+
+/// A row, by its table and key.
+public struct RowPlace: Sendable, Hashable {
+  /// The table's name.
+  public var table: String
+  /// In the order of the table's primary key.
+  public var key: Key
+  /// Takes both as they are.
+  public init(table: String, key: Key) {
+    self.table = table
+    self.key = key
   }
 }
 

@@ -38,14 +38,28 @@ public struct DownloadChunkWriter: Sendable {
   private var line: Line?
   private var version: Int64?
   private var lineStart = 0
+  private let rowBytesMax: Int
+  private var before: Mark?
+
+  /// Where the writer stood before the last row.
+  private struct Mark {
+    var payload: PayloadWriter.Mark
+    var line: Line?
+    var version: Int64?
+    var upserts: Int
+    var deletes: Int
+  }
   /// The number of rows and parts of rows that were begun.
   public private(set) var upserts = 0
   /// The number of keys that were begun, of every kind of departure.
   public private(set) var deletes = 0
 
-  /// - Parameter blobs: makes references of large blobs; nil: each stands in the chunk.
-  public init(capacity: Int = 0, blobs: BlobSink? = nil) {
+  /// - Parameters:
+  ///   - blobs: makes references of large blobs; nil: each stands in the chunk.
+  ///   - rowBytesMax: a row of more bytes than these is not written.
+  public init(capacity: Int = 0, blobs: BlobSink? = nil, rowBytesMax: Int = .max) {
     payload = PayloadWriter(capacity: capacity, blobs: blobs)
+    self.rowBytesMax = rowBytesMax
   }
 
   /// The number of bytes that were written so far, without the blobs that the chunk refers to.
@@ -101,10 +115,18 @@ public struct DownloadChunkWriter: Sendable {
     try write(&payload)
   }
 
-  /// Ends the row, the part or the key that was begun last.
-  public mutating func endRow() { payload.raw("]") }
+  /// Ends the row, the part or the key that was begun last. False: it is larger than rows may be, and nothing of it was written.
+  @discardableResult
+  public mutating func endRow() -> Bool {
+    payload.raw("]")
+    guard payload.count - lineStart > rowBytesMax, let before else { return true }
+    payload.goBack(to: before.payload)
+    (line, version, upserts, deletes) = (before.line, before.version, before.upserts, before.deletes)
+    return false
+  }
 
   private mutating func begin(_ line: Line, _ version: Int64?) {
+    before = Mark(payload: payload.mark, line: self.line, version: self.version, upserts: upserts, deletes: deletes)
     if self.line == line && self.version == version {
       payload.raw(",[")
     } else {

@@ -22,6 +22,21 @@ public struct PayloadWriter: Sendable {
     bytes.reserveCapacity(capacity)
   }
 
+  /// Where the writer stands.
+  struct Mark {
+    fileprivate var count: Int
+    fileprivate var references: Int
+    fileprivate var referredBytes: Int64
+  }
+
+  var mark: Mark { Mark(count: bytes.count, references: references.count, referredBytes: referredBytes) }
+
+  mutating func goBack(to mark: Mark) {
+    bytes.removeLast(bytes.count - mark.count)
+    references.removeLast(references.count - mark.references)
+    referredBytes = mark.referredBytes
+  }
+
   /// The number of bytes that were written so far, without the blobs that went into references.
   public var count: Int { bytes.count }
 

@@ -50,7 +50,9 @@
     func untyped(_ value: Value) -> Value {
       if case .blob(let bytes) = value { .text(hexadecimal(bytes)) } else { value }
     }
-    func excludes(_ value: PayloadReader.Item, _ type: String) -> Bool { PostgreSQLType.excludes(value, type) }
+    func excludes(_ value: PayloadReader.Item, _ type: String, names: Bool) -> Bool {
+      PostgreSQLType.excludes(value, type, names: names)
+    }
     /// A column that is `GENERATED ALWAYS AS IDENTITY` takes a device's value, too.
     var overriding: String { "OVERRIDING SYSTEM VALUE " }
 

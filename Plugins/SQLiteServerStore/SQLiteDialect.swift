@@ -87,6 +87,19 @@ extension SQLiteStatement: StoreStatement {
 }
 
 extension TableShape {
+  /// Foreign keys by which a delete of a parent changes its rows.
+  func actingKeys(_ schema: Schema) -> [ActingKey] {
+    foreignKeys.compactMap { key in
+      guard let onDelete = OnDelete(rawValue: key.onDelete.lowercased()), [.cascade, .setNull].contains(onDelete) else {
+        return nil
+      }
+      let parent = schema.tables.first { $0.name.lowercased() == key.parent.lowercased() }
+      return ActingKey(
+        columns: key.columns, parent: key.parent,
+        parentColumns: key.parentColumns.isEmpty ? parent?.primaryKey ?? [] : key.parentColumns, onDelete: onDelete)
+    }
+  }
+
   /// As the shared code takes them.
   var sharedIndexes: [ServerStoreSupport.UniqueIndex] {
     uniqueIndexes.map { index in

@@ -243,7 +243,7 @@ public final class SQLiteServerStore: ServerStore {
       }
       switch outcome {
       case .page(let page, let hints):
-        if !hints.isEmpty { try await writer.note(hints) }
+        if !hints.isEmpty || !page.leftOut.isEmpty { try await writer.note(hints, leftOut: page.leftOut) }
         return page
       case .unsealed: _ = try await writer.sweep()
       }

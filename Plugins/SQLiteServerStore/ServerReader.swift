@@ -34,7 +34,7 @@ actor ServerReader {
   func page(_ request: PageRequest) throws -> FeedPageMaker.Outcome {
     try FeedPageMaker.page(
       request, try opened(), catalog, now: options.clock.now(),
-      blobReferenceBytesMin: options.limits.blobReferenceBytesMin)
+      limits: options.limits)
   }
 
   func changedGroups(since cursors: [Commit]) throws -> GroupChanges {
@@ -115,7 +115,7 @@ actor ServerReader {
       try question(
         RecoveryQueries(
           connection: connection, catalog: catalog, scope: scope,
-          blobReferenceBytesMin: options.limits.blobReferenceBytesMin))
+          limits: options.limits))
     }
   }
 

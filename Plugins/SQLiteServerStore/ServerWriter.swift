@@ -370,7 +370,7 @@ actor ServerWriter {
     let open = try opened()
     return try FeedPageMaker.page(
       request, open.connection, open.catalog, now: options.clock.now(),
-      blobReferenceBytesMin: options.limits.blobReferenceBytesMin)
+      limits: options.limits)
   }
 
   func changedGroups(since cursors: [Commit]) throws -> GroupChanges {
@@ -405,7 +405,7 @@ actor ServerWriter {
       try question(
         RecoveryQueries(
           connection: open.connection, catalog: open.catalog, scope: scope,
-          blobReferenceBytesMin: options.limits.blobReferenceBytesMin))
+          limits: options.limits))
     }
   }
 

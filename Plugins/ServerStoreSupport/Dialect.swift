@@ -27,7 +27,9 @@ package protocol Dialect: Sendable {
   /// A value as `salvor_server` holds it, whose column has no type where the database has such.
   func untyped(_ value: Value) -> Value
   /// No value of a column of this type, whatever it is compared with or put into; false: it may be one.
-  func excludes(_ value: PayloadReader.Item, _ type: String) -> Bool
+  ///
+  /// - Parameter names: it is a row's key, or the key of another one.
+  func excludes(_ value: PayloadReader.Item, _ type: String, names: Bool) -> Bool
   /// Between the columns of an `INSERT` and its values: what it gives stands, whatever the database would have given.
   var overriding: String { get }
   /// A value of this type that no row has, for a moment; nil: any of the schema's type does.
@@ -70,7 +72,7 @@ extension Dialect {
   package func unlogged(_ value: Value, _ type: String) -> Value { value }
   package func parameter(_ slot: String, _ type: String) -> String { slot }
   package func untyped(_ value: Value) -> Value { value }
-  package func excludes(_ value: PayloadReader.Item, _ type: String) -> Bool { false }
+  package func excludes(_ value: PayloadReader.Item, _ type: String, names: Bool) -> Bool { false }
   package var overriding: String { "" }
   package func standIn(_ type: String, _ random: Int64) -> Value? { nil }
   package func insertingFree(_ insert: String) -> String { insert }

@@ -22,6 +22,7 @@
         CREATE TABLE fine (id text PRIMARY KEY);
         CREATE TABLE pair (b text, a text, PRIMARY KEY (b, a));
         CREATE TABLE keyless (id text);
+        CREATE TABLE more (id text, beside text, PRIMARY KEY (id) INCLUDE (beside));
         CREATE TABLE folding (id text COLLATE folded PRIMARY KEY);
         """)
       let check = DatabaseCheck(connection)
@@ -29,6 +30,11 @@
       #expect(try check.problems(of: table("fine")) == [])
       #expect(try check.problems(of: table("pair", key: ["b", "a"])) == [])
       #expect(try check.problems(of: table("pair", key: ["a", "b"])).count == 1)
+      #expect(try check.problems(of: table("more")) == [])
+      var settings = connection.settings
+      settings.schema = String(repeating: "s", count: 64)
+      let long = try DatabaseCheck(PostgreSQLConnection(settings)).problems()
+      #expect(long.first?.contains("63 bytes") == true, "\(long)")
       #expect(try check.problems(of: table("none")) == ["none: the schema public has no such table."])
       #expect(try check.problems(of: table("keyless")) == ["keyless: its primary key is none, and id in the schema."])
       #expect(try check.problems(of: table("folding")).first?.contains("folding.id") == true)

@@ -1,5 +1,6 @@
 #if PostgreSQL
   import SalvorModel
+  import SalvorStorage
   import ServerStoreSupport
   import Testing
 
@@ -69,6 +70,24 @@
       // Also when it has made as many commits of its own.
       _ = try write("other", standby.settings(database))
       #expect(try finding(before, standby.settings(database)) == .restored)
+    }
+
+    @Test("One restore that several processes find is written down once, though the database has gone on in between")
+    func foundTwice() throws {
+      _ = try write("a")
+      _ = try write("b")
+      let connection = try desk.connection()
+      // Each of these sealings is of an incarnation of its own.
+      let first = try connection.scalar("SELECT incarnation FROM salvor_commit WHERE number = 1")?.string
+      let incarnation = try #require(first.flatMap { IncarnationID($0) })
+      for (last, id) in [(Int64(9), "c"), (12, "d")] {
+        let seen = SideFile.Content(
+          server: ServerID(from: SystemRandom()), incarnation: incarnation,
+          commit: Commit(number: last, id: CommitID(from: SystemRandom())))
+        try RestoreBook(connection: connection).begin(seen, now: 1)
+        _ = try write(id)
+      }
+      #expect(try connection.rows("SELECT number, last FROM salvor_restore") == [[1, 12]])
     }
 
     @Test("A restored dump that lacks nothing is a copy, and an older one a restore; both go on numbering")

@@ -61,6 +61,10 @@
       (UploadShape(table: table, operation: .update, columns: [column]), [key, old, new])
     }
 
+    private func delete(_ table: String, _ key: Value) -> (UploadShape, [Value]) {
+      (UploadShape(table: table, operation: .delete, columns: []), [key])
+    }
+
     private func rows(_ sql: String) throws -> [String] { try desk.rows(sql).compactMap { $0[0].string } }
 
     @Test(
@@ -98,6 +102,89 @@
       #expect(results.refused.first?.message.contains("the house is full") == true, "\(results.refused)")
       #expect(try desk.integer("SELECT count(*) FROM item WHERE body <> 'bad'") == Int64(2 * others))
       #expect(try desk.integer("SELECT count(*) FROM item") == Int64(2 * others))
+      await store.close()
+    }
+
+    @Test("A delete does not cascade to rows that the device did not see, where the schema does not declare it, either")
+    func undeclaredCascade() async throws {
+      try desk.execute("CREATE TABLE item (id text PRIMARY KEY); CREATE TABLE part (id text PRIMARY KEY, item text)")
+      let (item, part) = (table("item", .text), table("part", .text, Column("item", .text, nullable: true)))
+      await (try open(item, part)).close()
+      try desk.execute(
+        """
+        ALTER TABLE part ADD FOREIGN KEY (item) REFERENCES item ON DELETE CASCADE;
+        INSERT INTO item VALUES ('a'), ('b'), ('c'); INSERT INTO part VALUES ('p', 'a'), ('q', 'b')
+        """)
+      let store = try await open(item, part)
+      let results = try await upload(
+        store, [delete("item", "a"), delete("item", "c"), delete("part", "q"), delete("item", "b")])
+      #expect(results.refused.map(\.reason) == [.conflict] && results.refused.map(\.counter) == [1])
+      #expect(try rows("SELECT id FROM item") == ["a"])
+      #expect(try rows("SELECT id FROM part") == ["p"])
+      await store.close()
+    }
+
+    @Test("NULL where the schema has none is refused, though the table takes it")
+    func laxColumns() async throws {
+      try desk.execute("CREATE TABLE item (id text PRIMARY KEY, body text)")
+      let store = try await open(table("item", .text, Column("body", .text)))
+      let results = try await upload(
+        store,
+        [
+          insert("item", ["id", "body"], "a", "x"), insert("item", ["id", "body"], "b", .null),
+          insert("item", ["id"], "c"), update("item", "body", "a", "x", .null),
+        ])
+      #expect(results.refused.map(\.reason) == [.constraint, .constraint, .constraint], "\(results.refused)")
+      #expect(try rows("SELECT id || body FROM item") == ["ax"])
+      await store.close()
+    }
+
+    @Test("A uuid in capitals is stored as the database writes it, and refused where it is a key")
+    func capitalUUIDs() async throws {
+      try desk.execute("CREATE TABLE item (id uuid PRIMARY KEY, tag uuid)")
+      let store = try await open(table("item", .text, Column("tag", .text, nullable: true)))
+      let (small, large) = ("a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11", "A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A12")
+      let results = try await upload(
+        store,
+        [
+          insert("item", ["id", "tag"], .text(small), .text(large)),
+          insert("item", ["id", "tag"], .text(large), .null),
+        ])
+      #expect(results.refused.map(\.reason) == [.notStorable] && results.refused.map(\.counter) == [2])
+      #expect(try rows("SELECT tag::text FROM item") == [large.lowercased()])
+      await store.close()
+    }
+
+    @Test("What the database sets for its sessions changes nothing of what is stored and which names are known")
+    func settingsOfTheDatabase() async throws {
+      try desk.execute(
+        """
+        CREATE TABLE item (id text PRIMARY KEY, tags text[]);
+        DO $$BEGIN
+          EXECUTE format('ALTER DATABASE %I SET quote_all_identifiers = on', current_database());
+          EXECUTE format('ALTER DATABASE %I SET array_nulls = off', current_database());
+        END$$
+        """)
+      let store = try await open(table("item", .text, Column("tags", .text, nullable: true)))
+      let results = try await upload(store, [insert("item", ["id", "tags"], "a", "{NULL,x}")])
+      #expect(results.refused.isEmpty, "\(results.refused)")
+      #expect(try desk.integer("SELECT tags[1] IS NULL FROM item") == 1)
+      await store.close()
+    }
+
+    @Test("Names that have in them what quotes the text of triggers are names like others", arguments: [false, true])
+    func namesThatQuote(inParts: Bool) async throws {
+      let name = "a$salvor$b$entry$"
+      try desk.execute(
+        """
+        CREATE TABLE "\(name)" (id text PRIMARY KEY, "$entry$" text)\(inParts ? " PARTITION BY RANGE (id)" : "")\(
+          inParts ? "; CREATE TABLE part PARTITION OF \"\(name)\" DEFAULT" : "")
+        """)
+      let store = try await open(table(name, .text, Column("$entry$", .text, nullable: true)))
+      try desk.execute("INSERT INTO \"\(name)\" VALUES ('k', 'v')")
+      let head = try await store.sweep().number
+      try desk.execute("TRUNCATE \"\(name)\"")
+      #expect(try await store.sweep().number == head + 1)
       await store.close()
     }
 

@@ -198,6 +198,28 @@
       await store.close()
     }
 
+    @Test("A row that another program holds for long keeps an upload of other rows from nothing")
+    func heldRow() async throws {
+      let (store, _) = try await store()
+      let other = try PostgreSQLConnection(settings), desk = try PostgreSQLConnection(settings)
+      try other.execute("INSERT INTO item VALUES ('a', 'x')")
+      try other.execute("BEGIN; SELECT 1 FROM item WHERE id = 'a' FOR UPDATE")
+      let (one, two) = (RemoteID(from: SystemRandom()), RemoteID(from: SystemRandom()))
+      for remote in [one, two] { try await store.register(remote, principal: "anna") }
+      let held = chunk([("a", Array("held".utf8))], RequestStamp(from: SystemRandom()))
+      async let waiting = upload(store, one, SequenceID(from: SystemRandom()), held)
+      try await eventually("it waits for the row") {
+        try desk.isThere(
+          "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()")
+      }
+      let free = chunk([("b", Array("free".utf8))], RequestStamp(from: SystemRandom()))
+      #expect(try await upload(store, two, SequenceID(from: SystemRandom()), free).acceptedRequests == 1)
+      #expect(try await store.rows(of: "item") == [["a", "x"], ["b", "free"]])
+      try other.execute("COMMIT")
+      #expect(try await waiting.acceptedRequests == 1)
+      await store.close()
+    }
+
     @Test("Another program's open transaction keeps nobody from opening the database")
     func openedBesideWriters() async throws {
       let (store, _) = try await store()
@@ -345,7 +367,10 @@
         Table(
           "seat", primaryKey: ["id"], columns: [Column("id", .text), Column("number", .text)], unique: [["number"]])
       ])
-      let store = PostgreSQLServerStore(.init(url: settings.url, connections: 4, lockTimeoutMilliseconds: 600_000))
+      var options = PostgreSQLServerStore.Options(
+        url: settings.url, connections: 4, lockTimeoutMilliseconds: 600_000)
+      options.heldLockTimeoutMilliseconds = 600_000
+      let store = PostgreSQLServerStore(options)
       _ = try await store.open(ServerSetup(schema: schema))
       let other = try PostgreSQLConnection(settings)
       defer { other.close() }

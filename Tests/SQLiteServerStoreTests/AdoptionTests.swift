@@ -41,6 +41,39 @@ import Testing
   }
 
   @Test(
+    "a delete does not cascade to rows that the device did not see, where the schema does not declare it, either, and the operator is told (semantics 7)"
+  )
+  func undeclaredCascade() async throws {
+    let desk = try await ServerDesk(
+      Schema(tables: [
+        Table("item", primaryKey: ["id"], columns: [Column("id", .text)]),
+        Table("part", primaryKey: ["id"], columns: [Column("id", .text), Column("item", .text, nullable: true)]),
+        Table("loose", primaryKey: ["id"], columns: [Column("id", .text)]),
+      ]),
+      before: """
+        CREATE TABLE item (id TEXT NOT NULL PRIMARY KEY);
+        CREATE TABLE part (id TEXT NOT NULL PRIMARY KEY, item TEXT REFERENCES Item ON DELETE CASCADE);
+        CREATE TABLE loose (id TEXT NOT NULL PRIMARY KEY, own TEXT REFERENCES item (id) ON DELETE SET NULL);
+        INSERT INTO item VALUES ('a'), ('b'), ('c'), ('d');
+        INSERT INTO part VALUES ('p', 'a'), ('q', 'b'); INSERT INTO loose VALUES ('l', 'd');
+        """)
+    #expect(desk.log.all.contains { $0.contains("part.item is ON DELETE CASCADE to item") }, "\(desk.log.all)")
+    #expect(desk.log.all.contains { $0.contains("loose.own is ON DELETE SET NULL to item") }, "\(desk.log.all)")
+    let device = try await desk.device()
+    try await device.download()
+    let results = try await desk.uploaded(
+      device,
+      [
+        .delete("item", ["a"]), .delete("item", ["c"]), .delete("part", ["q"]), .delete("item", ["b"]),
+        .delete("item", ["d"]),
+      ])
+    #expect(results.refused.map(\.reason) == [.conflict, .conflict], "\(results.refused)")
+    #expect(try desk.other().rows("SELECT id FROM item ORDER BY id") == [["a"], ["d"]])
+    #expect(try desk.other().rows("SELECT id, own FROM loose") == [["l", "d"]])
+    #expect(try desk.other().rows("SELECT id FROM part") == [["p"]])
+  }
+
+  @Test(
     "a referenced key with a collation of its own is adopted with a notice; a row that names its parent in other letters is refused by name"
   )
   func foldedKeys() async throws {
@@ -55,7 +88,7 @@ import Testing
       before:
         "CREATE TABLE t (id TEXT NOT NULL COLLATE NOCASE PRIMARY KEY); CREATE TABLE k (id TEXT NOT NULL PRIMARY KEY, t_id TEXT REFERENCES t (id)); INSERT INTO t VALUES ('Berlin'); INSERT INTO k VALUES ('1', 'Berlin')"
     )
-    #expect(desk.opening.notices.contains { $0.contains("t.id has a collation of its own") })
+    #expect(desk.log.all.contains { $0.contains("t.id has a collation of its own") })
     try desk.other().execute("INSERT INTO k VALUES ('2', 'berlin')")
     await #expect {
       try await desk.restart()

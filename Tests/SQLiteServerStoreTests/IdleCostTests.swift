@@ -72,7 +72,7 @@ import Testing
     }
     #expect(admission?.page == nil)
     let outcome = try FeedPageMaker.page(
-      request, connection, catalog, now: 0, blobReferenceBytesMin: 1 << 20)
+      request, connection, catalog, now: 0, limits: Limits())
     guard case .page(let page, _) = outcome else {
       Issue.record("other programs wrote")
       return 0

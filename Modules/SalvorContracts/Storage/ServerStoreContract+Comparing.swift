@@ -115,6 +115,26 @@ extension ServerStoreContract {
       }
     },
     recovering(
+      ContractSchemas.notes(), "comparison: a row that is too large to be sent is none of the device's",
+      rule: "semantics 11"
+    ) { bench in
+      let large = Value.text(String(repeating: "x", count: Limits().sentRowBytesMax))
+      try await bench.write(
+        .insert("note", ["id": "n1", "title": "s"]), .insert("note", ["id": "n2", "title": large]))
+      let scope = ReadScope(Principal(name: "anna"))
+      let queries = [
+        RowQuery(table: "note", keys: [["n1"], ["n2"]]),
+        RowQuery(table: "note", range: RowQuery.Range(after: nil, last: nil), keys: [["n2"]]),
+      ]
+      for query in queries {
+        let page = try DownloadedPage(
+          try await bench.recovering.rows(matching: query, for: scope), schema: bench.schema)
+        try expectEqual(
+          Set(page.items.map { "\($0.values[0]) \($0.departure == .dropped)" }),
+          [Value.text("n1"), .text("n2")].reduce(into: Set()) { $0.insert("\($1) \($1 == .text("n2"))") }, "the rows")
+      }
+    },
+    recovering(
       ContractSchemas.notes(), "comparison: own uploads after it are fed, for what was read before them",
       rule: "ServerStore.swift, ComparedTables"
     ) { bench in

@@ -418,6 +418,31 @@ extension ServerStoreContract {
             bytesTarget: 1000))
       }
     },
+    on(
+      ContractSchemas.notes(), "a row that is too large to be sent is left out and named, and the rest arrives",
+      rule: "semantics 11"
+    ) { bench in
+      let large = Value.text(String(repeating: "x", count: Limits().sentRowBytesMax))
+      try await bench.write(
+        .insert("note", ["id": "n1", "title": "small"]), .insert("note", ["id": "n2", "title": "s"]))
+      var device = try await bench.device()
+      try await bench.write(
+        .update("note", ["n1"], ["body": large]), .insert("note", ["id": "n3", "title": large]),
+        .insert("note", ["id": "n4", "title": "s"]))
+      let asked = PageRequest(
+        remote: device.remote, principal: device.principal, groups: device.groups, position: nil, bytesTarget: 1 << 20)
+      let named = Set(["n1", "n3"].map { RowPlace(table: "note", key: [.text($0)]) })
+      try expectEqual(Set(try await bench.store.page(asked).leftOut), named, "the rows that are named")
+      try await device.download()
+      try device.expectReplica("note", [["n2", "s", .null], ["n4", "s", .null]])
+      let later = try await bench.device("carl")
+      try later.expectReplica("note", [["n2", "s", .null], ["n4", "s", .null]])
+      // In parts, too, and when it is small again.
+      device.takesParts = true
+      try await bench.write(.update("note", ["n2"], ["body": large]), .update("note", ["n1"], ["body": "small"]))
+      try await device.download()
+      try device.expectReplica("note", [["n1", "small", "small"], ["n4", "s", .null]])
+    },
     on(ContractSchemas.wide, "200 columns and no rows", rule: "Limits.swift, columnsMax") { bench in
       var device = try await bench.device(download: false)
       try await device.download()

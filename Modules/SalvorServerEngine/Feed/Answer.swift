@@ -201,6 +201,7 @@ actor PageSource {
   private var first: FeedPage?
   private var ahead: Task<Piece, any Error>?
   private var isFinished = false
+  private var leftOut: [RowPlace] = []
 
   init(
     engine: ServerEngine, remote: RemoteID, principal: Principal, subscriptions: ResolvedSubscriptions?,
@@ -265,6 +266,25 @@ actor PageSource {
     await finished()
   }
 
+  /// Of so many rows a device is told.
+  private static let leftOutMax = 100
+  /// Of a key so many characters are told.
+  private static let keyCharactersMax = 200
+
+  private func note(_ rows: [RowPlace]) {
+    guard !rows.isEmpty else { return }
+    for row in rows where leftOut.count < Self.leftOutMax && !leftOut.contains(row) { leftOut.append(row) }
+    engine.configuration.log.warning(
+      "Rows are larger than devices take (rowBytesMax): no device has them.",
+      ["tables": Set(rows.map(\.table)).sorted().joined(separator: ", "), "remote": remote.text])
+  }
+
+  private func notice(_ row: RowPlace) -> String {
+    let key = row.key.map { "\($0)" }.joined(separator: ", ").prefix(Self.keyCharactersMax)
+    return
+      "The row [\(key)] of \(row.table) was left out: it is larger than \(engine.configuration.limits.sentRowBytesMax) bytes. Another program wrote it. Make its values smaller at the server, or raise rowBytesMax there and on the devices."
+  }
+
   /// The next page's text, with its position or end line.
   func nextPage() async throws -> Piece {
     let page: FeedPage
@@ -278,6 +298,7 @@ actor PageSource {
           bytesTarget: engine.configuration.limits.chunkBytesTarget, compared: compared, takesParts: takesParts))
     }
     var bytes = page.bytes
+    note(page.leftOut)
     let line: JSONValue
     if let next = page.position {
       position = next
@@ -290,7 +311,8 @@ actor PageSource {
       isFinished = true
       engine.activity.noteDownload(of: remote, page.groups ?? [])
       var end: [JSONValue.Member] = [.init("groups", .array((page.groups ?? []).map(\.json)))]
-      let notices = subscriptions.map { principal.notices(on: $0, in: engine.configuration.schema) } ?? []
+      let notices =
+        (subscriptions.map { principal.notices(on: $0, in: engine.configuration.schema) } ?? []) + leftOut.map(notice)
       if !notices.isEmpty { end.append(.init("notices", .array(notices.map(JSONValue.string)))) }
       line = ["end": .object(end)]
     }

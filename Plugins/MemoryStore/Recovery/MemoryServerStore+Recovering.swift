@@ -28,28 +28,33 @@ extension MemoryServerStore: RecoveringServerStore {
     let state = try numbered()
     let table = try synchronized(query.table, in: state)
     let rows = visibleRows(of: table, for: scope, in: state)
-    var writer = DownloadChunkWriter(blobs: BlobSink(bytesMin: limits.blobReferenceBytesMin))
-    func write(_ row: Row) {
+    var writer = DownloadChunkWriter(
+      blobs: BlobSink(bytesMin: limits.blobReferenceBytesMin), rowBytesMax: limits.sentRowBytesMax)
+    func write(_ row: Row) -> Bool {
       writer.table(table.name, columns: table.travelling.map(\.name))
       writer.beginRow(version: nil)
       writer.row(row, of: table)
+      return writer.endRow()
+    }
+    func write(_ key: Key, _ departure: Departure) {
+      writer.table(table.name, columns: table.travelling.map(\.name))
+      writer.beginKey(departure, version: nil)
+      for value in key { writer.value(value, isKey: true) }
       writer.endRow()
     }
     let allowed = visibleRows(of: table, for: ReadScope(scope.principal), in: state)
     for (place, key) in query.keys.enumerated() {
       guard let row = rows[key] else {
-        writer.table(table.name, columns: table.travelling.map(\.name))
-        writer.beginKey(allowed[key] == nil ? .lost : .dropped, version: nil)
-        for value in key { writer.value(value, isKey: true) }
-        writer.endRow()
+        write(key, allowed[key] == nil ? .lost : .dropped)
         continue
       }
       if !query.digests.isEmpty, RowDigest(table.travelling(row)).text == query.digests[place] { continue }
-      write(row)
+      // One that is too large to be sent.
+      if !write(row) { write(key, .dropped) }
     }
     if let range = query.range {
       for key in rows.keys.sorted(by: keyPrecedes) where range.contains(key) && !query.keys.contains(key) {
-        if let row = rows[key] { write(row) }
+        if let row = rows[key] { _ = write(row) }
       }
     }
     return writer.finish()

@@ -131,8 +131,13 @@ struct Feed {
   private var position: FeedPosition
   private var writer: DownloadChunkWriter
 
-  init(_ request: PageRequest, on state: ServerState, blobs: BlobSink) throws {
-    writer = DownloadChunkWriter(blobs: blobs)
+  private var leftOut: [RowPlace] = []
+  private let rowBytesMax: Int
+
+  init(_ request: PageRequest, on state: ServerState, _ limits: Limits) throws {
+    writer = DownloadChunkWriter(
+      blobs: BlobSink(bytesMin: limits.blobReferenceBytesMin), rowBytesMax: limits.sentRowBytesMax)
+    rowBytesMax = limits.sentRowBytesMax
     self.state = state
     self.request = request
     var scopes: [String: (wanted: ScopeCheck, had: ScopeCheck)] = [:]
@@ -197,6 +202,7 @@ struct Feed {
       bytes: writer.finish(), position: isComplete ? nil : position.text,
       groups: isComplete ? position.groups.map(ended) : nil)
     page.rows = rows
+    page.leftOut = leftOut
     return page
   }
 
@@ -256,7 +262,13 @@ struct Feed {
     writer.table(table.name, columns: table.travelling.map(\.name))
     writer.beginRow(version: version)
     writer.row(row, of: table)
-    writer.endRow()
+    if !writer.endRow() { leaveOut(row, of: table, version) }
+  }
+
+  /// A device may have it as it was.
+  private mutating func leaveOut(_ row: Row, of table: Table, _ version: Int64?) {
+    leftOut.append(RowPlace(table: table.name, key: table.key(of: row)))
+    if let version { write(table.key(of: row), .left, of: table, version: version) }
   }
 
   /// - Parameter changed: of a row that the device has: the columns that were changed; nil: it comes whole.
@@ -271,7 +283,7 @@ struct Feed {
     writer.table(table.name, columns: columns)
     writer.beginPart(version: version)
     for name in columns { writer.value(table.value(name, of: row), isKey: table.primaryKey.contains(name)) }
-    writer.endRow()
+    if !writer.endRow() { leaveOut(row, of: table, version) }
   }
 
   private mutating func write(_ key: Key, _ departure: Departure, of table: Table, version: Int64) {
@@ -321,6 +333,18 @@ struct Feed {
     (change.commit, change.table) == (fed.commit, fed.table) && keyPrecedes(fed.key, change.key)
   }
 
+  /// The device may not have it, since it was too large to be sent.
+  private func mayBeLarge(_ row: Row?) -> Bool {
+    let bytes = (row ?? []).reduce(0) { sum, value in
+      switch value {
+      case .text(let bytes), .blob(let bytes): sum + bytes.count
+      default: sum
+      }
+    }
+    // As JSON a byte takes six at most.
+    return 6 * bytes > rowBytesMax
+  }
+
   private struct Reason {
     /// The last commit that is a reason to feed the row.
     var commit: Int64
@@ -361,7 +385,9 @@ struct Feed {
       where !(isOwn && changed.contains(name)) || brought.contains(name) {
         columns.updateValue(
           name.updatedColumns(from: tablesBefore, to: tables, by: record, state.schema).flatMap { updated in
-            guard known.contains(name), now.wanted.contains(name), before.wanted.contains(name) else { return nil }
+            guard known.contains(name), now.wanted.contains(name), before.wanted.contains(name),
+              !mayBeLarge(start[name]), !mayBeLarge(tablesBefore[name])
+            else { return nil }
             return columns[name, default: Set()].map { $0.union(updated) }
           }, forKey: name)
         // A touch changes nothing: before it the row was where it is.

@@ -342,7 +342,7 @@ public actor MemoryServerStore: ServerStore {
   public func page(_ request: PageRequest) throws -> FeedPage {
     let state = try swept()
     write(state)
-    var feed = try Feed(request, on: state, blobs: BlobSink(bytesMin: limits.blobReferenceBytesMin))
+    var feed = try Feed(request, on: state, limits)
     return try feed.page()
   }
 

@@ -14,6 +14,9 @@
     var statementTimeout: Int64?
     /// How long another program's lock is waited for, in milliseconds.
     var lockTimeout: Int64 = 5000
+    /// So long who holds the head waits for another program's lock, in milliseconds: everybody else waits for him meanwhile. Then he lets go of it, and
+    /// tries again (`StoreSession.patiently`).
+    var heldLockTimeout: Int64 = 100
     /// How long the head is waited for, in milliseconds: somebody's upload may be under way.
     var headTimeout: Int64 = 60_000
     /// A standby is refused.

@@ -121,7 +121,7 @@
     private var sessionSettings: [String] {
       var values = [
         "TimeZone = 'UTC'", "DateStyle = 'ISO, YMD'", "IntervalStyle = 'iso_8601'", "extra_float_digits = 1",
-        "bytea_output = 'hex'", "standard_conforming_strings = on",
+        "bytea_output = 'hex'", "standard_conforming_strings = on", "quote_all_identifiers = off", "array_nulls = on",
         "search_path = \(quotedNames([settings.schema, settings.tablesIn]))",
         "lock_timeout = \(settings.lockTimeout)", "row_security = off", "jit = off",
       ]

@@ -53,6 +53,9 @@
     /// A prepared statement does not fit a table any more that somebody has altered.
     var isOfAlteredTable: Bool { sqlState == "0A000" || sqlState == "26000" }
 
+    /// A lock was not given in time.
+    var isOfLock: Bool { sqlState == "55P03" }
+
     /// An index of Salvor's own cannot hold the key of a row: its name.
     var fullIndex: String? { context["index"].flatMap { PostgreSQLTables.keyIndexes.keys.contains($0) ? $0 : nil } }
 

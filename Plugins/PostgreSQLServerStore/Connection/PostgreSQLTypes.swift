@@ -148,7 +148,9 @@
     }
 
     /// A value that no column of the type can hold or be compared with.
-    static func excludes(_ value: PayloadReader.Item, _ type: String) -> Bool {
+    ///
+    /// - Parameter names: the value is a row's key or the key of another one.
+    static func excludes(_ value: PayloadReader.Item, _ type: String, names: Bool) -> Bool {
       switch value {
       case .null, .real, .blob: false
       case .integer(let integer):
@@ -158,7 +160,7 @@
         default: false
         }
       case .text(let bytes):
-        isUnstorable(bytes) || (type == "uuid" && !isUUID(bytes))
+        isUnstorable(bytes) || (type == "uuid" && !isUUID(bytes, inCapitals: !names))
       }
     }
 
@@ -167,7 +169,7 @@
       if isUnstorable(bytes) { return true }
       switch type {
       case int2, int4, int8: return Int64(String(decoding: bytes, as: UTF8.self)) == nil
-      case uuid: return !isUUID(bytes)
+      case uuid: return !isUUID(bytes, inCapitals: true)
       default: return false
       }
     }
@@ -182,12 +184,14 @@
       return !isPlain && String(validating: bytes, as: UTF8.self) == nil
     }
 
-    /// As PostgreSQL writes it: another spelling would be another key on the device.
-    private static func isUUID(_ bytes: UnsafeBufferPointer<UInt8>) -> Bool {
+    /// - Parameter inCapitals: they may be, and come back as PostgreSQL writes them. A key must be written so: another spelling would be another
+    ///   key on the device.
+    private static func isUUID(_ bytes: UnsafeBufferPointer<UInt8>, inCapitals: Bool) -> Bool {
       bytes.count == 36
         && bytes.enumerated().allSatisfy { place, byte in
           [8, 13, 18, 23].contains(place)
-            ? byte == UInt8(ascii: "-") : (0x30...0x39).contains(byte) || (0x61...0x66).contains(byte)
+            ? byte == UInt8(ascii: "-")
+            : (0x30...0x39).contains(byte) || (0x61...0x66).contains(byte) || inCapitals && (0x41...0x46).contains(byte)
         }
     }
   }

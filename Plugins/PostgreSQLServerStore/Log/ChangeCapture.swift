@@ -95,16 +95,25 @@
     /// - Parameter settings: of a trigger of statements. Each session keeps the plans that it made of a function's statements, for
     ///   one row as for a million: none may be compiled again each time, or reserve memory for the most rows that it once had.
     private func function(_ event: String, _ body: [String], _ settings: String = "") -> [String] {
-      [
-        """
-        CREATE OR REPLACE FUNCTION \(function(event))() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
-        SET search_path = pg_catalog, pg_temp\(settings)\(textSettings) AS $salvor$
+      let text = """
         BEGIN
           \(body.map { "\($0);" }.joined(separator: "\n  "))
           RETURN NULL;
-        END $salvor$
+        END
+        """
+      return [
+        """
+        CREATE OR REPLACE FUNCTION \(function(event))() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
+        SET search_path = pg_catalog, pg_temp\(settings)\(textSettings) AS \(Self.dollarQuoted(text, "salvor"))
         """
       ]
+    }
+
+    /// A text that PostgreSQL takes as it is, whatever names stand in it.
+    private static func dollarQuoted(_ text: String, _ tag: String) -> String {
+      var quote = "$\(tag)$"
+      while text.contains(quote) { quote = "$\(tag)\(quote.utf8.count)\(quote.dropFirst())" }
+      return "\(quote)\(text)\(quote)"
     }
 
     private func trigger(_ event: String, _ when: String, _ each: String, on part: String? = nil) -> String {
@@ -168,7 +177,7 @@
       func run(_ statement: String) -> String {
         guard source == Self.truncated else { return statement }
         return
-          "EXECUTE replace($entry$\(statement)$entry$, '\(Self.truncated)', 'ONLY ' || TG_RELID::regclass::text || ' x')"
+          "EXECUTE replace(\(Self.dollarQuoted(statement, "entry")), '\(Self.truncated)', 'ONLY ' || TG_RELID::regclass::text || ' x')"
       }
       let numbered = """
         INSERT INTO \(log) (seq, \(columns))

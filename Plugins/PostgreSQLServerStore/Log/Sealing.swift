@@ -20,7 +20,7 @@
     func begin() throws -> String {
       """
       BEGIN ISOLATION LEVEL REPEATABLE READ; SET LOCAL lock_timeout = \(connection.settings.headTimeout);
-      LOCK TABLE \(head) IN EXCLUSIVE MODE; SET LOCAL lock_timeout = \(connection.settings.lockTimeout);
+      LOCK TABLE \(head) IN EXCLUSIVE MODE; SET LOCAL lock_timeout = \(min(connection.settings.lockTimeout, connection.settings.heldLockTimeout));
       SET LOCAL salvor.numbers = 'on'; SET CONSTRAINTS ALL IMMEDIATE
       """
     }

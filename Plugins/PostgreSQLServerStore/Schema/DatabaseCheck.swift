@@ -28,6 +28,11 @@
       if version < Self.oldestVersion {
         problems.append("PostgreSQL 13 or later is needed; this is \(version / 10_000).")
       }
+      for name in [settings.schema, settings.tablesIn] where name.utf8.count > Self.nameBytesMax {
+        problems.append(
+          "\(name): the name of the schema has more than \(Self.nameBytesMax) bytes, and PostgreSQL would cut it. Give a shorter one."
+        )
+      }
       if try holds("SELECT pg_is_in_recovery()") {
         problems.append("The database is a standby and takes no writes. Name the primary, or all hosts, in url.")
       }
@@ -131,7 +136,7 @@
         FROM pg_index i CROSS JOIN LATERAL unnest(i.indkey::smallint[]) WITH ORDINALITY k (number, place)
         JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.number
         LEFT JOIN pg_collation l ON l.oid = a.attcollation
-        WHERE i.indrelid = to_regclass(?1) AND i.indisprimary ORDER BY k.place
+        WHERE i.indrelid = to_regclass(?1) AND i.indisprimary AND k.place <= i.indnkeyatts ORDER BY k.place
         """, .text(Array(name.utf8))
       ).map { ($0[0].string ?? "", $0[1].integer == 1) }
     }

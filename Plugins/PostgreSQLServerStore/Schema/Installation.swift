@@ -366,6 +366,12 @@
           types: table.travelling.map { facts.column($0.name)?.type ?? "text" })
         made.lax = made.placesNeverNull { facts.column($0)?.notNull == false }
         made.defersKeys = try DatabaseCheck(connection).defersKeys(table.name)
+        notices += made.note(facts.actingKeys, schema)
+        if table.maintained == .dual, let drawn = table.primaryKey.first(where: { facts.column($0)?.isDrawn == true }) {
+          notices.append(
+            "\(table.name).\(drawn): the database draws it from a sequence, which does not know the keys that devices bring: another program's insert meets one of them. Have devices draw from a range of their own, or use a text key."
+          )
+        }
         tables.append(made)
         try indexLookups(of: made)
       }

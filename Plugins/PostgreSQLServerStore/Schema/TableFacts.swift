@@ -12,6 +12,8 @@
       var notNull: Bool
       var hasDefault: Bool
       var isGenerated: Bool
+      /// The database draws it from a sequence.
+      var isDrawn: Bool
       /// Text under a collation that does not compare bytes.
       var isCollated: Bool
     }
@@ -32,6 +34,7 @@
     var columns: [Column] = []
     var uniques: [Unique] = []
     var foreignKeys: [ForeignKey] = []
+    var actingKeys: [ActingKey] = []
     var key: [String] { uniques.first(where: \.isPrimaryKey)?.columns.compactMap(\.self) ?? [] }
 
     func column(_ name: String) -> Column? { columns.first { $0.name == name } }
@@ -46,14 +49,16 @@
           a.attnotnull, a.atthasdef OR a.attidentity <> '', a.attgenerated <> '',
           coalesce(l.collname NOT IN ('C', 'POSIX', 'ucs_basic')
             AND NOT (l.collname = 'default' AND (SELECT datcollate IN ('C', 'POSIX') FROM pg_database
-              WHERE datname = current_database())), false)
+              WHERE datname = current_database())), false),
+          a.attidentity <> '' OR coalesce(pg_get_expr(d.adbin, d.adrelid) LIKE 'nextval(%', false)
         FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid LEFT JOIN pg_collation l ON l.oid = a.attcollation
+        LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
         WHERE a.attrelid = to_regclass(?1) AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
         """, table
       ).map { row in
         Column(
           name: row[0].string ?? "", type: row[1].string ?? "", notNull: row[2] == 1, hasDefault: row[3] == 1,
-          isGenerated: row[4] == 1, isCollated: row[5] == 1)
+          isGenerated: row[4] == 1, isDrawn: row[6] == 1, isCollated: row[5] == 1)
       }
       var indexes: [Int64: Unique] = [:]
       for row in try connection.rows(
@@ -78,6 +83,26 @@
         WHERE c.conrelid = to_regclass(?1) AND c.contype = 'f' AND cardinality(c.conkey) = 1
         """, table
       ).map { ForeignKey(column: $0[0].string ?? "", parent: $0[1].string ?? "", onDelete: $0[2].string ?? "") }
+      var acting: [Int64: ActingKey] = [:]
+      for row in try connection.rows(
+        """
+        SELECT c.oid::bigint, p.relname::text, c.confdeltype = 'c', a.attname::text, b.attname::text
+        FROM pg_constraint c JOIN pg_class p ON p.oid = c.confrelid
+        CROSS JOIN LATERAL unnest(c.conkey, c.confkey) WITH ORDINALITY k (own, other, place)
+        JOIN pg_attribute a ON a.attrelid = c.conrelid AND a.attnum = k.own
+        JOIN pg_attribute b ON b.attrelid = c.confrelid AND b.attnum = k.other
+        WHERE c.conrelid = to_regclass(?1) AND c.contype = 'f' AND c.confdeltype IN ('c', 'n') ORDER BY 1, k.place
+        """, table)
+      {
+        let onDelete: OnDelete = row[2] == 1 ? .cascade : .setNull
+        var key =
+          acting[row[0].integer ?? 0]
+          ?? ActingKey(columns: [], parent: row[1].string ?? "", parentColumns: [], onDelete: onDelete)
+        key.columns.append(row[3].string ?? "")
+        key.parentColumns.append(row[4].string ?? "")
+        acting[row[0].integer ?? 0] = key
+      }
+      actingKeys = acting.sorted { $0.key < $1.key }.map(\.value)
     }
 
     /// As the shared code takes them.

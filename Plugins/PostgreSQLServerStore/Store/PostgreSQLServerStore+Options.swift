@@ -18,6 +18,8 @@
       public var lockTimeoutMilliseconds: Int64
       /// How long another upload is waited for (for tests).
       var headTimeoutMilliseconds = ConnectionSettings(url: "").headTimeout
+      /// How long another program's lock is waited for at a time while others wait (for tests).
+      var heldLockTimeoutMilliseconds = ConnectionSettings(url: "").heldLockTimeout
       /// How long one statement may take; nil: as the role has it.
       public var statementTimeoutMilliseconds: Int64?
       /// Of a standby of the database, which answers downloads and comparisons where it has replayed what they begin at; nil: the
@@ -66,6 +68,7 @@
         var settings = ConnectionSettings(url: url, schema: schema, tablesIn: tablesIn)
         settings.lockTimeout = lockTimeoutMilliseconds
         settings.headTimeout = headTimeoutMilliseconds
+        settings.heldLockTimeout = heldLockTimeoutMilliseconds
         settings.statementTimeout = statementTimeoutMilliseconds
         return settings
       }

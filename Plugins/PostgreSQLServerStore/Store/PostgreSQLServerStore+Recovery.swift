@@ -65,10 +65,10 @@
     func ask<Answer: Sendable>(
       _ scope: ReadScope, _ question: @Sendable (RecoveryQueries) throws -> Answer
     ) async throws -> Answer {
-      let bytesMin = options.limits.blobReferenceBytesMin
+      let limits = options.limits
       return try await reading { connection, catalog in
         try question(
-          RecoveryQueries(connection: connection, catalog: catalog, scope: scope, blobReferenceBytesMin: bytesMin))
+          RecoveryQueries(connection: connection, catalog: catalog, scope: scope, limits: limits))
       }
     }
   }

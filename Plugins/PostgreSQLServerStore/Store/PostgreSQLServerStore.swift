@@ -467,7 +467,7 @@
       let (asked, clock, limits, hasReplica) = (request, options.clock, options.limits, replica != nil)
       var (page, hints, place) = try await sealed { connection, catalog -> (FeedPage, [BlobHint], String?)? in
         let outcome = try FeedPageMaker.page(
-          asked, connection, catalog, now: clock.now(), blobReferenceBytesMin: limits.blobReferenceBytesMin)
+          asked, connection, catalog, now: clock.now(), limits: limits)
         guard case .page(let page, let hints) = outcome else { return nil }
         // Where the next page may be the replica's.
         let place = hasReplica ? try connection.scalar("SELECT pg_current_wal_insert_lsn()::text")?.string : nil
@@ -482,6 +482,10 @@
         try await updating("hints") { connection in
           for hint in hints { try BlobHints(connection: connection).note(hint) }
         }
+      }
+      if !page.leftOut.isEmpty {
+        let catalog = try view().catalog
+        try await updating("large") { try LargeRows(connection: $0).note(page.leftOut, catalog) }
       }
       return page
     }
@@ -526,7 +530,7 @@
       let now = options.clock.now()
       let pace = try await healPace()
       let late = LateRows(options.settings)
-      let results = try await writer.run(view.logWidth) { connection in
+      let results = try await writer.patiently(view.logWidth) { connection in
         let book = RemoteBook(connection: connection)
         // Again after each attempt: it may have been committed when its connection was lost, or by another process.
         func recorded() throws -> UploadResults? {

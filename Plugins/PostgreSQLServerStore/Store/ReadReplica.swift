@@ -165,9 +165,9 @@
       guard let replica, request.position == nil || position.place != nil else { return nil }
       let need: ReadReplica.Need =
         if let place = position.place { .place(place) } else { .commit(try await sweep()) }
-      let (now, bytesMin, catalog) = (options.clock.now(), options.limits.blobReferenceBytesMin, view.catalog)
+      let (now, limits, catalog) = (options.clock.now(), options.limits, view.catalog)
       let found = try await replica.answer(need) { connection -> (page: FeedPage, hints: [BlobHint])? in
-        switch try FeedPageMaker.page(request, connection, catalog, now: now, blobReferenceBytesMin: bytesMin) {
+        switch try FeedPageMaker.page(request, connection, catalog, now: now, limits: limits) {
         case .page(let page, let hints): (page, hints)
         // Only the primary gives numbers.
         case .unsealed: nil
@@ -182,11 +182,11 @@
     func compare<Answer: Sendable>(
       _ scope: ReadScope, at head: Commit? = nil, _ question: @Sendable (RecoveryQueries) throws -> Answer?
     ) async throws -> Answer {
-      let bytesMin = options.limits.blobReferenceBytesMin
+      let limits = options.limits
       @Sendable func answer(_ connection: PostgreSQLConnection, _ catalog: Catalog) throws -> Answer? {
         try connection.snapshot {
           let found = try question(
-            RecoveryQueries(connection: connection, catalog: catalog, scope: scope, blobReferenceBytesMin: bytesMin))
+            RecoveryQueries(connection: connection, catalog: catalog, scope: scope, limits: limits))
           try connection.proveMoment(of: catalog)
           return found
         }

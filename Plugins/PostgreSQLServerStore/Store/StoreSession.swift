@@ -85,8 +85,25 @@
     /// the transaction does not see and that could be numbered before its own entries.
     func writing<Answer: Sendable>(
       _ logWidth: Int, _ body: @Sendable (PostgreSQLConnection) throws -> Answer
-    ) throws -> Answer {
-      try run(logWidth) { connection in try Self.holdingHead(connection) { try body(connection) } }
+    ) async throws -> Answer {
+      try await patiently(logWidth) { connection in try Self.holdingHead(connection) { try body(connection) } }
+    }
+
+    /// As `run`, of what holds the head. Where another program has the lock of a row or a table for long, it is tried again until `lockTimeout` is
+    /// over, and others have the head and the connection in between.
+    func patiently<Answer: Sendable>(
+      _ logWidth: Int, _ body: @Sendable (PostgreSQLConnection) throws -> Answer
+    ) async throws -> Answer {
+      let end = ContinuousClock.now + .milliseconds(settings.lockTimeout)
+      var pause: Int64 = 100
+      while true {
+        do { return try run(logWidth, body) } catch let error as SalvorError
+          where error.isOfLock && ContinuousClock.now < end
+        {
+          try await Task.sleep(for: .milliseconds(Int64.random(in: pause / 2...pause)))
+          pause = min(2 * pause, 1600)
+        }
+      }
     }
 
     static func holdingHead<Answer>(_ connection: PostgreSQLConnection, _ body: () throws -> Answer) throws -> Answer {

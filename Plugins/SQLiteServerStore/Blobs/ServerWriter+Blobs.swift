@@ -22,9 +22,10 @@ extension ServerWriter {
     }
   }
 
-  func note(_ hints: [BlobHint]) throws {
+  func note(_ hints: [BlobHint], leftOut: [RowPlace] = []) throws {
     try transaction(durable: false) { open in
       for hint in hints { try BlobHints(connection: open.connection).note(hint) }
+      try LargeRows(connection: open.connection).note(leftOut, open.catalog)
     }
   }
 

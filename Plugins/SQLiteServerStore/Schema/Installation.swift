@@ -234,6 +234,7 @@ struct Installation {
       var made = ServerTable(
         table, schema: schema, number: number, generation: generation, uniqueIndexes: shape.sharedIndexes,
         columnNumbers: try columnNumbers(of: table, number), dialect: connection.dialect)
+      notices += made.note(shape.actingKeys(schema), schema)
       let isOpen = !shape.hasRowidKey && !shape.withoutRowid
       made.lax = made.placesNeverNull { name in
         shape.column(name)?.notNull == false && (isOpen || !table.primaryKey.contains(name))

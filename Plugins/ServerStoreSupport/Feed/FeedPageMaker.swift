@@ -25,6 +25,9 @@ package struct FeedPageMaker {
   /// The filter of what is wanted, by place in the catalog; a table without one is seen whole.
   let filters: [ScopeFilter?]
   private var hints: [BlobHint] = []
+  private var leftOut: [RowPlace] = []
+  /// By number: tables whose rows come whole all the same.
+  let wholeRows: Set<Int64>
 
   /// What a group is to show, and what it showed when its cursor was made.
   struct GroupScope {
@@ -34,15 +37,14 @@ package struct FeedPageMaker {
 
   package static func page(
     _ request: PageRequest, _ connection: any StoreConnection, _ catalog: Catalog, now: Int64,
-    blobReferenceBytesMin: Int
+    limits: Limits
   ) throws -> Outcome {
     try connection.snapshot {
       let state = try CommitLog.state(connection)
       // What has no number yet may be taken back before it gets one: a row that came by it, and leaves without being written itself, would be in
       // no entry of the log.
       guard state.isSealed else { return .unsealed }
-      var maker = try FeedPageMaker(
-        request, connection, catalog, state, now, blobs: BlobSink(bytesMin: blobReferenceBytesMin))
+      var maker = try FeedPageMaker(request, connection, catalog, state, now, limits)
       let page = try maker.run()
       try connection.proveMoment(of: catalog)
       return page
@@ -51,15 +53,17 @@ package struct FeedPageMaker {
 
   private init(
     _ request: PageRequest, _ connection: any StoreConnection, _ catalog: Catalog, _ state: CommitLog.State,
-    _ now: Int64,
-    blobs: BlobSink
+    _ now: Int64, _ limits: Limits
   ) throws {
     self.connection = connection
     self.catalog = catalog
     self.request = request
     self.state = state
     self.now = now
-    writer = DownloadChunkWriter(capacity: min(request.bytesTarget, 1 << 20) + 4096, blobs: blobs)
+    wholeRows = request.takesParts ? try LargeRows(connection: connection).tables() : []
+    writer = DownloadChunkWriter(
+      capacity: min(request.bytesTarget, 1 << 20) + 4096, blobs: BlobSink(bytesMin: limits.blobReferenceBytesMin),
+      rowBytesMax: limits.sentRowBytesMax)
     let scopes = Self.scopes(request, catalog)
     self.scopes = scopes
     filters = catalog.tables.map { table in
@@ -211,6 +215,7 @@ package struct FeedPageMaker {
     var page = FeedPage(bytes: writer.finish(), position: position.text, groups: nil)
     page.rows = rows
     page.share = shareFed
+    page.leftOut = leftOut
     return .page(page, hints: hints)
   }
 
@@ -222,11 +227,13 @@ package struct FeedPageMaker {
   }
 
   private mutating func lastPage() -> FeedPage {
-    FeedPage(
+    var page = FeedPage(
       bytes: writer.finish(), position: nil,
       groups: position.groups.map {
         Self.ended($0.name, $0.digest, scopes[$0.name]?.wanted, at: state.head, catalog, now: now)
       })
+    page.leftOut = leftOut
+    return page
   }
 
   private static func ended(
@@ -309,6 +316,17 @@ package struct FeedPageMaker {
   {
     writer.beginRow(version: version)
     try writeValues(table, statement, from: first, table.columns.indices)
+    if !writer.endRow() { leaveOut(table, statement, from: first, version) }
+  }
+
+  /// A device may have it as it was.
+  private mutating func leaveOut(
+    _ table: ServerTable, _ statement: any StoreStatement, from first: Int, _ version: Int64?
+  ) {
+    leftOut.append(RowPlace(table: table.name, key: table.keyPlaces.map { statement.value(first + $0) }))
+    guard let version else { return }
+    writer.beginKey(.left, version: version)
+    for key in table.keyPlaces { writer.value(of: statement, first + key, isKey: true) }
     writer.endRow()
   }
 
@@ -339,7 +357,7 @@ package struct FeedPageMaker {
     statementsTable = nil
     writer.beginPart(version: version)
     try writeValues(table, statement, from: first, columns)
-    writer.endRow()
+    if !writer.endRow() { leaveOut(table, statement, from: first, version) }
   }
 
   private mutating func writeBlob(

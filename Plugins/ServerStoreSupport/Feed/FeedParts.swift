@@ -22,7 +22,8 @@ extension FeedPageMaker {
   /// that was nothing but updated since: a row that came into its scope has an entry that says so.
   func partColumns(_ place: Int) -> PartColumns? {
     let table = catalog.tables[place]
-    guard request.takesParts, request.compared == nil, !position.isScanned(table.table),
+    guard request.takesParts, request.compared == nil, !wholeRows.contains(table.number),
+      !position.isScanned(table.table),
       !position.hasAnotherScope(table.table), table.bits.count > table.keyCount
     else { return nil }
     // SQLite has no aggregate for it: each bit by itself.

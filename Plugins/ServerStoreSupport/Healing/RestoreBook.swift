@@ -38,7 +38,7 @@ package struct RestoreBook {
   /// The database does not know what somebody remembers of it. Until there is a new commit each start finds that, and one that
   /// `salvor server restore` has opened is the same. Several processes may remember different commits: the last one counts.
   package func begin(_ remembered: SideFile.Content, now: Int64) throws {
-    let parting = try CommitLog.state(connection).head
+    let parting = try parting(from: remembered.incarnation)
     let known = try connection.rows(
       "SELECT id, last FROM salvor_restore WHERE incarnation = ?1 AND (last = ?2 OR number = ?3) ORDER BY id DESC LIMIT 1",
       .text(remembered.incarnation.text), .integer(remembered.commit.number), .integer(parting.number)
@@ -50,6 +50,22 @@ package struct RestoreBook {
         .integer(id), .integer(remembered.commit.number))
     }
     _ = try open(parting, remembered.incarnation, last: remembered.commit.number, .remembered, now: now)
+  }
+
+  /// The last commit before the first incarnation of now that is later than the lost one: the database may have gone on since, where another
+  /// process found the restore first.
+  private func parting(from incarnation: IncarnationID) throws -> Commit {
+    let row = try connection.rows(
+      """
+      SELECT number, id FROM salvor_commit WHERE number < (SELECT min(first_commit) FROM salvor_incarnation
+        WHERE first_commit > coalesce((SELECT first_commit FROM salvor_incarnation WHERE id = ?1),
+          (SELECT max(number) FROM salvor_restore WHERE incarnation = ?1))) ORDER BY number DESC LIMIT 1
+      """, .text(incarnation.text)
+    ).first
+    guard let row, let number = row[0].integer, let id = row[1].string.flatMap({ CommitID($0) }) else {
+      return try CommitLog.state(connection).head
+    }
+    return Commit(number: number, id: id)
   }
 
   /// Writes down a restore to `parting`, and forgets the oldest ones.

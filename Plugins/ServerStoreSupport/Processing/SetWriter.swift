@@ -196,7 +196,9 @@ struct SetWriter {
     _ row: OverlayRow, by child: Catalog.ChildReference, _ overlay: RowOverlay
   ) throws -> Bool {
     let table = catalog.tables[child.table]
-    guard let column = table.place(child.reference.column), let value = row.key.first else { return false }
+    guard let value = row.key.first else { return false }
+    // Nil: the application's own, of a foreign key that the schema does not declare.
+    let column = table.place(child.reference.column)
     let seed = RowHash(table: table.name)
     var isReferenced = false
     try connection.query(
@@ -204,7 +206,7 @@ struct SetWriter {
     ) { found in
       // Where the set has the row, the set says where it points.
       let known = overlay[seed.adding(found.values())]
-      isReferenced = known.map { $0.now?[column] == value } ?? true
+      isReferenced = known.map { row in column.map { row.now?[$0] == value } ?? (row.now != nil) } ?? true
       return !isReferenced
     }
     return isReferenced

@@ -54,6 +54,8 @@ final class ShapePlan {
   private var answers: [Int] = []
   /// The types of the items (`ServerTable.types`).
   private let types: [String]
+  /// Which items are a row's key or the key of another one; empty: nobody has asked.
+  private var nameItems: [Bool] = []
   private lazy var mayExclude = types.contains { !$0.isEmpty }
   /// The items bound to the statement's parameters, in order.
   private(set) var parameters: [Int] = []
@@ -100,6 +102,13 @@ final class ShapePlan {
     } else if let unknown = found.firstIndex(where: { $0 == nil }) {
       refusal = RefusalText(
         .unknownColumn, "The server's table \(table.name) has no column \(shape.columns[unknown]). Check the schema.")
+    } else if shape.operation == .insert,
+      let missing = table.lax.sorted().map({ table.columns[$0] }).first(where: {
+        $0.defaultValue == nil && !shape.columns.contains($0.name)
+      })
+    {
+      refusal = RefusalText(
+        .constraint, "\(table.name).\(missing.name) is never NULL by the schema. Give it a value.")
     } else {
       refusal = nil
     }
@@ -343,8 +352,16 @@ extension ShapePlan {
   /// What the database could not compare or store, whatever it is asked.
   func excluded(_ row: RowItems, _ catalog: Catalog) -> RefusalText? {
     guard let place, mayExclude else { return nil }
+    if nameItems.isEmpty {
+      let table = catalog.tables[place].table
+      nameItems = targets.map { target in
+        target.map { column in
+          table.primaryKey.contains(column.name) || table.references.contains { $0.column == column.name }
+        } ?? false
+      }
+    }
     for (index, item) in row.items.enumerated()
-    where index < types.count && catalog.dialect.excludes(item, types[index]) {
+    where index < types.count && catalog.dialect.excludes(item, types[index], names: nameItems[index]) {
       return RefusalText(
         .notStorable,
         "\(catalog.tables[place].name)\(targets[index].map { ".\($0.name)" } ?? ""): the server's database cannot store the value. Correct it."

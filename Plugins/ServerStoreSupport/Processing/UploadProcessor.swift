@@ -101,7 +101,7 @@ package final class UploadProcessor {
     blobs = UploadBlobs(
       RecoveryQueries(
         connection: connection, catalog: catalog, scope: ReadScope(upload.principal),
-        blobReferenceBytesMin: limits.blobReferenceBytesMin), limits, waiving: waived)
+        limits: limits), limits, waiving: waived)
     purges = try PurgeBook(connection)
     refusedBefore = Dictionary(
       upload.refused.map { ($0.id, RefusalText($0.reason, $0.message, status: $0.status)) }

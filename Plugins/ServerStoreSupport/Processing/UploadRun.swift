@@ -92,7 +92,7 @@ package struct UploadRun {
     BlobLookup(
       queries: RecoveryQueries(
         connection: desk.connection, catalog: desk.catalog, scope: ReadScope(principal),
-        blobReferenceBytesMin: limits.blobReferenceBytesMin))
+        limits: limits))
   }
 
   private func oversized(_ upload: ProcessRequest, _ desk: Desk) throws -> OversizedRequests {

@@ -9,14 +9,14 @@ package struct RecoveryQueries {
   package let connection: any StoreConnection
   let catalog: Catalog
   let scope: ReadScope
-  /// A blob from this size on goes as a reference.
-  let blobReferenceBytesMin: Int
+  /// Of these it looks at `blobReferenceBytesMin` and at what bounds a row.
+  let limits: Limits
 
-  package init(connection: any StoreConnection, catalog: Catalog, scope: ReadScope, blobReferenceBytesMin: Int) {
+  package init(connection: any StoreConnection, catalog: Catalog, scope: ReadScope, limits: Limits) {
     self.connection = connection
     self.catalog = catalog
     self.scope = scope
-    self.blobReferenceBytesMin = blobReferenceBytesMin
+    self.limits = limits
   }
 
   /// Everything committed has its number. What has none may be taken back before it gets one, and a row that came by it is then in no entry of
@@ -46,7 +46,7 @@ package struct RecoveryQueries {
   package func rows(_ query: RowQuery) throws -> [UInt8] {
     let table = try table(query.table)
     for key in query.keys { try check(key, table) }
-    var answer = Answer(table: table, blobs: BlobSink(bytesMin: blobReferenceBytesMin))
+    var answer = Answer(table, limits)
     var unseen = Set(query.keys.indices)
     if let range = query.range {
       try check(range.after, table)
@@ -62,14 +62,15 @@ package struct RecoveryQueries {
             "The range holds more than \(RecoveryLimits.rangeRowsMax) rows that were not named. Ask for the table's ranges first.",
             context: ["table": table.name])
         }
-        answer.add(row, unless: place.flatMap { query.digests.isEmpty ? nil : query.digests[$0] })
+        answer.add(
+          row, unless: place.flatMap { query.digests.isEmpty ? nil : query.digests[$0] }, isAsked: place != nil)
         return true
       }
     }
     let question = question(table)
     for place in query.keys.indices where unseen.contains(place) {
       let isThere = try read(question, key: query.keys[place]) { row in
-        answer.add(row, unless: query.digests.isEmpty ? nil : query.digests[place])
+        answer.add(row, unless: query.digests.isEmpty ? nil : query.digests[place], isAsked: true)
       }
       if !isThere { answer.departed(query.keys[place], try isOutside(table, query.keys[place]) ? .dropped : .lost) }
     }
@@ -80,8 +81,7 @@ package struct RecoveryQueries {
   private func isOutside(_ table: ServerTable, _ key: Key) throws -> Bool {
     guard !scope.subscriptions.isEmpty else { return false }
     let all = RecoveryQueries(
-      connection: connection, catalog: catalog, scope: ReadScope(scope.principal),
-      blobReferenceBytesMin: blobReferenceBytesMin)
+      connection: connection, catalog: catalog, scope: ReadScope(scope.principal), limits: limits)
     return try all.read(table, key: key) { _ in }
   }
 
@@ -89,21 +89,25 @@ package struct RecoveryQueries {
     private let name: String
     private let columns: [String]
     private let isKey: [Bool]
+    private let keyPlaces: [Int]
     private var writer: DownloadChunkWriter
 
-    init(table: ServerTable, blobs: BlobSink) {
+    init(_ table: ServerTable, _ limits: Limits) {
+      keyPlaces = table.keyPlaces
       name = table.name
       columns = table.columns.map(\.name)
       isKey = table.columns.indices.map { table.keyPlaces.contains($0) }
-      writer = DownloadChunkWriter(blobs: blobs)
+      writer = DownloadChunkWriter(
+        blobs: BlobSink(bytesMin: limits.blobReferenceBytesMin), rowBytesMax: limits.sentRowBytesMax)
     }
 
-    mutating func add(_ row: any StoreStatement, unless digest: String?) {
+    /// - Parameter isAsked: its key was named. One that is too large to be sent is none of this device's then.
+    mutating func add(_ row: any StoreStatement, unless digest: String?, isAsked: Bool) {
       if let digest, RecoveryQueries.digest(of: row, count: columns.count).text == digest { return }
       begin()
       writer.beginRow(version: nil)
       for column in columns.indices { writer.value(of: row, column, isKey: isKey[column]) }
-      writer.endRow()
+      if !writer.endRow(), isAsked { departed(keyPlaces.map { row.value($0) }, .dropped) }
     }
 
     mutating func departed(_ key: Key, _ departure: Departure) {

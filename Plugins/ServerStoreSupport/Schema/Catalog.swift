@@ -65,7 +65,8 @@ package struct Catalog: Sendable {
     placesByNumber = Dictionary(uniqueKeysWithValues: tables.enumerated().map { ($1.number, $0) })
     children = tables.map { parent in
       tables.enumerated().flatMap { place, child in
-        child.table.references.filter { $0.table == parent.name && parent.table.primaryKey.count == 1 }
+        (child.table.references + child.undeclared)
+          .filter { $0.table == parent.name && parent.table.primaryKey.count == 1 }
           .map { ChildReference(table: place, reference: $0) }
       }
     }
@@ -117,6 +118,55 @@ package struct Catalog: Sendable {
       + scope.subscriptionDigest(ofGroup: group, in: schema)
     let renewed = members.filter { tables[$0].generation > 0 }.map { "\(tables[$0].number):\(tables[$0].generation)" }
     return renewed.isEmpty ? digest : digest + "-" + renewed.joined(separator: ",")
+  }
+}
+
+/// A foreign key of the database's by which a delete of a parent changes rows of another table.
+package struct ActingKey: Sendable {
+  package var columns: [String]
+  package var parent: String
+  package var parentColumns: [String]
+  package var onDelete: OnDelete
+
+  package init(columns: [String], parent: String, parentColumns: [String], onDelete: OnDelete) {
+    self.columns = columns
+    self.parent = parent
+    self.parentColumns = parentColumns
+    self.onDelete = onDelete
+  }
+}
+
+extension ServerTable {
+  /// Takes in what the database has beside the schema (semantics 7).
+  ///
+  /// - Returns: of each such key what the operator is told: a device cannot know of it.
+  package mutating func note(_ keys: [ActingKey], _ schema: Schema) -> [String] {
+    var notices: [String] = []
+    for key in keys {
+      guard let parent = schema.tables.first(where: { $0.name.lowercased() == key.parent.lowercased() }),
+        parent.maintained != .client
+      else { continue }
+      let first = key.columns.first?.lowercased()
+      let isDeclared = table.references.contains {
+        key.columns.count == 1 && $0.column.lowercased() == first && $0.table == parent.name
+          && $0.onDelete == key.onDelete
+      }
+      if isDeclared { continue }
+      let place = "\(table.name).\(key.columns.joined(separator: ", "))"
+      let action = key.onDelete.rawValue.uppercased()
+      let what = "\(place) is ON DELETE \(action) to \(parent.name) in the table, and not in the schema"
+      if key.columns.count == 1,
+        key.parentColumns.map({ $0.lowercased() }) == parent.primaryKey.map({ $0.lowercased() })
+      {
+        undeclared.append(Reference(column: key.columns[0], table: parent.name, onDelete: key.onDelete))
+        notices.append(
+          "\(what): a device's delete of a row that others reference so is refused (conflict). Declare the reference, and devices delete what belongs to it."
+        )
+      } else {
+        notices.append("\(what): a device's delete takes rows along that it did not see.")
+      }
+    }
+    return notices
   }
 }
 
@@ -204,6 +254,9 @@ package struct ServerTable: Sendable {
         (!columns[place].nullable || keyPlaces.contains(place)) && isLax(columns[place].name)
       })
   }
+
+  /// What its foreign keys say in the database and the schema does not: a delete of the parent changes rows of it. They refer to the parent's key.
+  package var undeclared: [Reference] = []
 
   /// An `INSERT` into it that does nothing where a unique value is another row's already, if the database can say so.
   func insertingFree(_ insert: String) -> String { defersKeys ? insert : dialect.insertingFree(insert) }
