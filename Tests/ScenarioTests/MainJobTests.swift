@@ -110,6 +110,30 @@ struct MainJobTests {
     #expect(try fleet.serverRows("visit") == [["v10", "s2", "fine", nil]])
   }
 
+  @Test("A table has as many columns as columnsMax allows: it is opened, changed here and there, and its errors can be read (semantics 3, 8)")
+  func widestTable() async throws {
+    let names = (1..<Limits().columnsMax).map { "c\($0)" }
+    let fleet = try Fleet(
+      schema: """
+        { version: 1, tables: { w: { primaryKey: "id", conflicts: "server-wins", columns: { id: "text", \(names.map { "\($0): \"text?\"" }.joined(separator: ", ")) } } } }
+        """)
+    try await fleet.start()
+    let (a, b) = (try fleet.device("a"), try fleet.device("b"))
+    for device in [a, b] { #expect(try await device.sync().error == nil) }
+    try await a.write("INSERT INTO w (id, c1, c999) VALUES ('1', 'first', 'last'), ('2', 'second', 'of two')")
+    for device in [a, b] { #expect(try await device.sync().error == nil) }
+    try fleet.expectEqual(["w"], [a, b])
+    try await b.write("UPDATE w SET c63 = 'b', c999 = 'b' WHERE id = '1'", "DELETE FROM w WHERE id = '2'")
+    try await a.write("UPDATE w SET c63 = 'a', c500 = 'a' WHERE id = '1'")
+    for device in [b, a] { _ = try await device.sync() }
+    #expect(
+      try a.connection().rows("SELECT operation, \"before\", \"after\" FROM salvor_error_archive")
+        == [["update", "c63 = NULL, c500 = NULL", "c63 = 'a', c500 = 'a'"]])
+    _ = try await a.open().remove(.archive(nil))
+    #expect(try await a.sync().error == nil)
+    try fleet.expectEqual(["w"], [a, b])
+  }
+
   @Test("client-only tables never leave the device")
   func clientOnly() async throws {
     let fleet = try await fleet()
@@ -255,6 +279,42 @@ struct MainJobTests {
     let error = try #require(await a.sync().error)
     #expect(error.message.contains("not here") && error.message.contains("RAISE(ABORT"), "\(error.message)")
     try await a.write("DROP TRIGGER back")
+    #expect(try await a.sync().error == nil)
+    try fleet.expectEqual(tables, [a])
+  }
+
+  @Test(
+    "A trigger of the application's on the device that cannot run: the error names it, its table and a way on, and nothing is applied (semantics 11.7)",
+    arguments: [
+      ("CREATE TRIGGER bad AFTER UPDATE ON site BEGIN UPDATE visit SET renamed = 1; END", "bad", "site", "renamed"),
+      ("CREATE TRIGGER bad AFTER UPDATE OF city ON site BEGIN SELECT unknown_here(NEW.city); END", "bad", "site", "unknown_here"),
+      (
+        "CREATE TRIGGER to_lg AFTER UPDATE ON site BEGIN INSERT INTO lg VALUES (1); END; CREATE TRIGGER bad AFTER INSERT ON lg BEGIN DELETE FROM dropped; END",
+        "bad", "lg", "dropped"
+      ), ("CREATE TRIGGER bad AFTER UPDATE ON site BEGIN SELECT json('{'); END", "fine, bad", "site", "malformed JSON"),
+      ("CREATE TRIGGER bad AFTER UPDATE ON site BEGIN INSERT INTO lg VALUES (NULL); END", "fine, bad", "site", "lg.x"),
+    ], [false, true])
+  func triggerThatCannotRun(_ bad: (sql: String, name: String, table: String, detail: String), waits: Bool) async throws {
+    let fleet = try await fleet()
+    let a = try fleet.device("a")
+    #expect(try await a.sync().error == nil)
+    if waits { try await a.write("UPDATE site SET seats = 7") }
+    let seats = try fleet.serverConnection().rows("SELECT seats FROM site ORDER BY id")
+    try await a.write(
+      "CREATE TABLE lg (x NOT NULL); CREATE TRIGGER fine AFTER UPDATE ON site BEGIN INSERT INTO lg VALUES (2); END; \(bad.sql)"
+    )
+    let before = try a.connection().rows("SELECT * FROM lg")
+    try fleet.serverConnection().execute("UPDATE site SET city = 'x'")
+    let error = try #require(await a.sync().error)
+    for part in [bad.name, bad.table, bad.detail, "Drop", "make it anew", "applicationTriggers"] {
+      #expect(error.message.lowercased().contains(part.lowercased()), "\(part) in: \(error.message)")
+    }
+    #expect(try a.rows("site").allSatisfy { !$0.contains("x") })
+    #expect(try a.connection().rows("SELECT * FROM lg") == before)
+    #expect(
+      try a.connection().rows("SELECT name FROM sqlite_schema WHERE type = 'trigger' AND name IN ('fine', 'bad')").count == 2)
+    if waits { #expect(try fleet.serverConnection().rows("SELECT seats FROM site ORDER BY id") != seats) }
+    try await a.write("DROP TRIGGER bad")
     #expect(try await a.sync().error == nil)
     try fleet.expectEqual(tables, [a])
   }

@@ -45,10 +45,35 @@ struct OwnTableTests {
     #expect(try device.connection().rows("SELECT * FROM salvor_aside") == [])
   }
 
-  @Test("A value that own rows reference is changed, not removed: they are kept aside, whatever their onDelete says")
-  func changedValue() async throws {
+  @Test(
+    "A value that own rows reference is changed: they follow their own onUpdate, whatever their onDelete says",
+    arguments: [
+      ("ON UPDATE CASCADE", [[7, "z"], [8, "y"], [9, "x"]]), ("ON UPDATE SET NULL", [[7, .null], [8, "y"], [9, .null]]),
+      ("DEFAULT 'y' ON UPDATE SET DEFAULT", [[7, "y"], [8, "y"], [9, "y"]]),
+    ] as [(String, [[Value]])])
+  func changedValue(rule: String, expected: [[Value]]) async throws {
+    let declared = rule.replacing("DEFAULT 'y' ", with: "")
     let (fleet, device) = try await fleet(
-      "CREATE TABLE own (id INTEGER PRIMARY KEY, code TEXT REFERENCES p (code) ON DELETE CASCADE ON UPDATE CASCADE); INSERT INTO own VALUES (7, 'x')"
+      "CREATE TABLE own (id INTEGER PRIMARY KEY, code TEXT \(rule == declared ? "" : "DEFAULT 'y'") REFERENCES p (code) ON DELETE CASCADE \(declared))"
+    )
+    try fleet.serverConnection().execute("INSERT INTO p VALUES ('3', 'w')")
+    #expect(try await device.sync().error == nil)
+    try await device.write("INSERT INTO own VALUES (7, 'x'), (8, 'y'), (9, 'w')")
+    // One of the values is another row's then.
+    try fleet.serverConnection().execute("UPDATE p SET code = 'z' WHERE id = '1'; UPDATE p SET code = 'x' WHERE id = '3'")
+    #expect(try await device.sync().error == nil)
+    #expect(try device.rows("own") == expected)
+    #expect(try device.connection().rows("SELECT * FROM salvor_aside") == [])
+    #expect(try device.connection().rows("PRAGMA foreign_key_check") == [])
+  }
+
+  @Test(
+    "A value that own rows reference is changed, and no onUpdate says what they do: they are kept aside, whatever their onDelete says",
+    arguments: ["ON DELETE CASCADE", "ON DELETE SET NULL ON UPDATE RESTRICT", "DEFAULT 'gone' ON UPDATE SET DEFAULT"])
+  func changedValueAside(rule: String) async throws {
+    let value = rule.hasPrefix("DEFAULT") ? "DEFAULT 'gone'" : ""
+    let (fleet, device) = try await fleet(
+      "CREATE TABLE own (id INTEGER PRIMARY KEY, code TEXT \(value) REFERENCES p (code) \(rule.replacing("DEFAULT 'gone' ", with: ""))); INSERT INTO own VALUES (7, 'x')"
     )
     try fleet.serverConnection().execute("UPDATE p SET code = 'z' WHERE id = '1'; DELETE FROM p WHERE id = '2'")
     try await syncNoting(device)
@@ -56,6 +81,93 @@ struct OwnTableTests {
     try fleet.serverConnection().execute("UPDATE p SET code = 'x' WHERE id = '1'")
     #expect(try await device.sync().error == nil)
     #expect(try device.rows("own") == [[7, "x"]])
+  }
+
+  @Test("A removed row whose value own rows reference: they follow their own onDelete, and rows that referenced nothing before stay")
+  func removedValue() async throws {
+    let (fleet, device) = try await fleet(
+      "PRAGMA foreign_keys = OFF; CREATE TABLE own (id INTEGER PRIMARY KEY, code TEXT REFERENCES p (code) ON DELETE CASCADE); INSERT INTO own VALUES (7, 'x'), (8, 'y'), (9, 'never there')"
+    )
+    try fleet.serverConnection().execute("UPDATE p SET code = 'z' WHERE id = '2'; DELETE FROM p WHERE id = '1'")
+    try await syncNoting(device)
+    #expect(try device.rows("own") == [[9, "never there"]])
+    #expect(try device.connection().rows("SELECT payload FROM salvor_aside").count == 1)
+  }
+
+  @Test("A removed row below which own rows say onDelete set default: they get it where there is such a row, else they are kept aside")
+  func setDefault() async throws {
+    let (fleet, device) = try await fleet(
+      """
+      CREATE TABLE fits (id INTEGER PRIMARY KEY, p TEXT DEFAULT '2' REFERENCES p (id) ON DELETE SET DEFAULT); INSERT INTO fits VALUES (7, '1');
+      CREATE TABLE none (id INTEGER PRIMARY KEY, p TEXT REFERENCES p (id) ON DELETE SET DEFAULT); INSERT INTO none VALUES (7, '1');
+      CREATE TABLE own (id INTEGER PRIMARY KEY, p TEXT DEFAULT '9' REFERENCES p (id) ON DELETE SET DEFAULT); INSERT INTO own VALUES (7, '1');
+      """)
+    try fleet.serverConnection().execute("DELETE FROM p WHERE id = '1'")
+    try await syncNoting(device)
+    #expect(try device.rows("fits") == [[7, "2"]])
+    #expect(try device.rows("none") == [[7, .null]])
+    #expect(try device.rows("own") == [])
+    try fleet.serverConnection().execute("INSERT INTO p VALUES ('1', 'again')")
+    #expect(try await device.sync().error == nil)
+    #expect(try device.rows("own") == [[7, "1"]])
+  }
+
+  @Test("Own rows below own rows: a change goes on below, and what is below a row kept aside is kept aside with it")
+  func chain() async throws {
+    let (fleet, device) = try await fleet(
+      """
+      CREATE TABLE own (code TEXT PRIMARY KEY REFERENCES p (code) ON UPDATE CASCADE) WITHOUT ROWID; INSERT INTO own VALUES ('x'), ('y');
+      CREATE TABLE below (id INTEGER PRIMARY KEY, code TEXT REFERENCES own ON DELETE CASCADE ON UPDATE CASCADE); INSERT INTO below VALUES (7, 'x'), (8, 'y');
+      """)
+    try fleet.serverConnection().execute("UPDATE p SET code = 'z' WHERE id = '1'; DELETE FROM p WHERE id = '2'")
+    try await syncNoting(device)
+    #expect(try device.rows("own") == [["z"]])
+    #expect(try device.rows("below") == [[7, "z"]])
+    try fleet.serverConnection().execute("INSERT INTO p VALUES ('2', 'y')")
+    #expect(try await device.sync().error == nil)
+    #expect(try device.rows("own") == [["y"], ["z"]])
+    #expect(try device.rows("below") == [[7, "z"], [8, "y"]])
+    #expect(try device.connection().rows("SELECT * FROM salvor_aside") == [])
+  }
+
+  @Test("Own rows that reference each other in a circle, or themselves, come back with what they were kept aside for")
+  func circle() async throws {
+    let (fleet, device) = try await fleet(
+      """
+      CREATE TABLE own (id INTEGER PRIMARY KEY, p TEXT REFERENCES p (id), up INTEGER REFERENCES own (id) DEFERRABLE INITIALLY DEFERRED);
+      INSERT INTO own VALUES (1, '1', 2), (2, NULL, 1), (3, '1', 3), (4, '2', 3), (5, NULL, 4), (6, '2', NULL);
+      CREATE TABLE lg (id); CREATE TRIGGER t AFTER INSERT ON own BEGIN INSERT INTO lg VALUES (NEW.id); END;
+      """)
+    let rows = try device.rows("own")
+    try fleet.serverConnection().execute("DELETE FROM p WHERE id = '1'")
+    #expect(try await device.sync().error == nil)
+    #expect(try device.rows("own") == [[6, "2", .null]])
+    // Not all of what they need is there.
+    try fleet.serverConnection().execute("DELETE FROM p WHERE id = '2'; INSERT INTO p VALUES ('1', 'again')")
+    #expect(try await device.sync().error == nil)
+    #expect(try device.rows("own") == rows.prefix(3))
+    try fleet.serverConnection().execute("INSERT INTO p VALUES ('2', 'again too')")
+    #expect(try await device.sync().error == nil)
+    #expect(try device.rows("own") == rows)
+    #expect(try device.connection().rows("SELECT * FROM salvor_aside") == [])
+    #expect(try device.connection().rows("SELECT id FROM lg ORDER BY id") == [[1], [2], [3], [4], [5], [6]])
+  }
+
+  @Test("A trigger of the own table that refuses rows that come back: they wait on, and the download is applied")
+  func refusedReturn() async throws {
+    let (fleet, device) = try await fleet(
+      "CREATE TABLE own (id INTEGER PRIMARY KEY, p TEXT REFERENCES p (id)); INSERT INTO own VALUES (7, '1'); CREATE TRIGGER t BEFORE INSERT ON own BEGIN SELECT RAISE(ABORT, 'closed'); END"
+    )
+    try fleet.serverConnection().execute("DELETE FROM p WHERE id = '1'")
+    try await syncNoting(device)
+    try fleet.serverConnection().execute("INSERT INTO p VALUES ('1', 'again')")
+    #expect(try await device.sync().error == nil)
+    #expect(try device.rows("p") == [["1", "again"], ["2", "y"]])
+    #expect(try device.rows("own") == [])
+    try await device.write("DROP TRIGGER t")
+    try fleet.serverConnection().execute("UPDATE p SET code = 'once more' WHERE id = '1'")
+    #expect(try await device.sync().error == nil)
+    #expect(try device.rows("own") == [[7, "1"]])
   }
 
   @Test(

@@ -102,7 +102,11 @@ class Checks:
                     place.find(f"the purged row {row} is in {os.path.basename(database)}")
         for device in self.devices:
             if device.name in self.jots and not self.may_stop and device.strategy != "recreate":
-                found = place.rows(device.database, "SELECT count(*) FROM jot")[0][0]
+                # What went aside waits for its parent.
+                found = place.rows(
+                    device.database,
+                    "SELECT (SELECT count(*) FROM jot) + (SELECT count(*) FROM salvor_aside WHERE name = 'jot')",
+                )[0][0]
                 if found != self.jots[device.name]:
                     place.find(f"{device.name} has {found} rows of its own and wrote {self.jots[device.name]}")
         self.check_ledger()

@@ -202,20 +202,24 @@ class History(Checks):
         self.place.transact(self.place.database, [statement])
 
     def jot(self, device):
-        """The application's own table, beside the synchronized ones."""
+        """The application's own table, beside the synchronized ones: its rows reference one of them, and each other, in circles, too."""
         place, rng = self.place, self.rng
         name, _ = place.found(device.database, "a")
         ids = place.ids(device.database, "a")
+        rule = rng.choice(["ON DELETE SET NULL", "ON DELETE SET DEFAULT", ""])
+        up = "(SELECT max(id) FROM jot)" if rng.random() < 0.5 else "NULL"
         if (
             name
             and place.transact(
                 device.database,
                 [
                     (
-                        f"CREATE TABLE IF NOT EXISTS jot (id INTEGER PRIMARY KEY, site TEXT REFERENCES {quoted(name)} ON DELETE SET NULL)",
+                        f"CREATE TABLE IF NOT EXISTS jot (id INTEGER PRIMARY KEY, site TEXT REFERENCES {quoted(name)} {rule},"
+                        " up INTEGER REFERENCES jot DEFERRABLE INITIALLY DEFERRED)",
                         [],
                     ),
-                    ("INSERT INTO jot (site) VALUES (?)", [rng.choice(ids) if ids else None]),
+                    (f"INSERT INTO jot (site, up) VALUES (?, {up})", [rng.choice(ids) if ids else None]),
+                    ("UPDATE jot SET up = (SELECT max(id) FROM jot) WHERE id = (SELECT max(id) - 1 FROM jot)", []),
                 ],
             )
             is None

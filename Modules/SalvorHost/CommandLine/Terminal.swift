@@ -37,6 +37,9 @@ public struct Terminal: Sendable {
   /// Nobody reads standard output any more (`salvor sync --watch | head`).
   public var isAbandoned: Bool { state.isAbandoned }
 
+  /// What is wrong with standard output, in the system's words; nil: all that was written went there, or nobody reads it any more.
+  var outputFailure: String? { state.failure.map { String(cString: strerror($0)) } }
+
   /// A line of the story; nothing with `--json` or `--quiet`.
   public func say(_ text: String) {
     guard !isJSON, !isQuiet else { return }
@@ -110,7 +113,7 @@ public struct Terminal: Sendable {
         var ready = pollfd(fd: descriptor, events: Int16(POLLOUT), revents: 0)
         _ = poll(&ready, 1, -1)
       } else {
-        if descriptor == 1, errno == EPIPE { state.abandon() }
+        if descriptor == 1 { errno == EPIPE ? state.abandon() : state.fail(errno) }
         return
       }
     }
@@ -136,6 +139,7 @@ private final class TerminalState: Sendable {
     var isShown = false
     var lastShown: Int64 = 0
     var isAbandoned = false
+    var failure: Int32?
   }
   private let state = Mutex(State())
 
@@ -152,6 +156,11 @@ private final class TerminalState: Sendable {
   var isAbandoned: Bool { state.withLock { $0.isAbandoned } }
 
   func abandon() { state.withLock { $0.isAbandoned = true } }
+
+  /// The number of the first error.
+  var failure: Int32? { state.withLock { $0.failure } }
+
+  func fail(_ error: Int32) { state.withLock { $0.failure = $0.failure ?? error } }
 
   func end() -> Bool {
     state.withLock { state in

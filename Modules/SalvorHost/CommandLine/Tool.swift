@@ -23,7 +23,14 @@ public enum Tool {
     arguments: [String] = Array(CommandLine.arguments.dropFirst())
   ) async -> Never {
     signal(SIGPIPE, SIG_IGN)
+    keepStandardDescriptors()
     exit(await code(modules: modules, commands: more, arguments: arguments))
+  }
+
+  /// One that is closed would become that of the next file that is opened, and what is printed would go there. Nothing can be written to what
+  /// takes its place.
+  private static func keepStandardDescriptors() {
+    for descriptor in Int32(0)...2 where fcntl(descriptor, F_GETFD) == -1 { _ = open("/dev/null", O_RDONLY) }
   }
 
   static let commands: [Command] = [
@@ -53,19 +60,27 @@ public enum Tool {
     switch parser.parse(arguments, registry: registry, environment: environment) {
     case .help(let text):
       plain.isJSON ? plain.json(["help": .string(text)]) : plain.print(text)
-      return 0
+      return written(0, plain)
     case .version:
       let version = ToolVersion(registry)
       plain.isJSON ? plain.json(version.json) : plain.print(version.text)
-      return 0
+      return written(0, plain)
     case .usageError(let text): return fail(SalvorError(.usage, text), plain)
     case .run(let command, let invocation):
       do {
-        return try await command.run(invocation)
+        return written(try await command.run(invocation), invocation.terminal)
       } catch {
-        return fail(error, invocation.terminal)
+        return written(fail(error, invocation.terminal), invocation.terminal)
       }
     }
+  }
+
+  /// What was asked for is not done where nobody could read the answer: a script that reads it must not take it for a success.
+  private static func written(_ code: Int32, _ terminal: Terminal) -> Int32 {
+    guard let failure = terminal.outputFailure else { return code }
+    terminal.error(
+      "\(terminal.red("error:")) Standard output could not be written: \(failure). What the command did is done; its answer is lost.")
+    return code == 0 ? ErrorCode.failed.exitCode : code
   }
 
   private static func fail(_ error: any Error, _ terminal: Terminal) -> Int32 {

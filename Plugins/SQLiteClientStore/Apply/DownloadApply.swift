@@ -69,6 +69,7 @@ final class DownloadApply: NewBases {
     try recovery?.begin(rows)
     stream.watch = recovery?.watch
     if !rows.firing.isEmpty { try context.holdFlags() }
+    try rows.proof.referenced.watch()
   }
 
   /// A download could go into tables that are empty, and nothing else is to be looked at meanwhile.
@@ -77,13 +78,13 @@ final class DownloadApply: NewBases {
   /// Reads one chunk of the download.
   func read(_ text: UnsafeRawBufferPointer) throws {
     defer { connection.triggersEnabled = false }
-    try stream.read(text)
+    try context.namingTriggers { try stream.read(text) }
   }
 
   /// Reads all that is staged.
   func readStaged() throws {
     defer { connection.triggersEnabled = false }
-    try stream.run()
+    try context.namingTriggers { try stream.run() }
   }
 
   /// After everything was read: what did not come, and what triggers wrote meanwhile. The bases of rows with requests are in
@@ -93,11 +94,13 @@ final class DownloadApply: NewBases {
   func end(_ groups: Set<String>) throws -> Move {
     defer { connection.triggersEnabled = false }
     self.groups = groups
-    try leaveOutMissing()
-    try leaveOutUnasked()
-    try stream.removeLeaving(rows.proof)
-    _ = try rows.undoTriggers { [context, rows, recovery] tables in
-      try DownloadStream(context, rows, onlyTables: tables, recovery: recovery).run()
+    try context.namingTriggers {
+      try leaveOutMissing()
+      try leaveOutUnasked()
+      try stream.removeLeaving(rows.proof)
+      _ = try rows.undoTriggers { [context, rows, recovery] tables in
+        try DownloadStream(context, rows, onlyTables: tables, recovery: recovery).run()
+      }
     }
     var move = Move()
     move.bases = .download(self)
@@ -256,7 +259,7 @@ extension StoreContext {
     var firing: Set<Int64> = []
     for row in try connection.rows(
       "SELECT DISTINCT tbl_name FROM sqlite_schema WHERE type = 'trigger' AND name NOT LIKE 'salvor\\_%' ESCAPE '\\' "
-        + "UNION SELECT tbl_name FROM sqlite_temp_schema WHERE type = 'trigger'")
+        + "UNION SELECT tbl_name FROM sqlite_temp_schema WHERE type = 'trigger' AND name NOT LIKE 'salvor\\_%' ESCAPE '\\'")
     {
       guard let name = row[0].string, let table = catalog.table(name) else { continue }
       if self.table(table)?.applicationTriggers ?? true { firing.insert(table.number) }

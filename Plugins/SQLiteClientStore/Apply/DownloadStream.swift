@@ -304,7 +304,7 @@ final class DownloadStream {
       let row = UnsafeBufferPointer(rebasing: bytes[start..<reader.offset])
       if error.isStrictRefusal { return leaveOut(error, target, try key(of: row, target, places)) }
       guard target.insert != nil else {
-        throw WorkingRows.inconsistent(target.table.name, try key(of: row, target, places), error.sqliteDetail)
+        throw WorkingRows.inconsistent(context, target.table.name, try key(of: row, target, places), error.sqliteDetail)
       }
       try writeAgain(row, target, places)
     }
@@ -321,7 +321,7 @@ final class DownloadStream {
     do { try target.upsert.write(on: context.connection) } catch let error as SalvorError
       where error.isConstraintViolation
     {
-      throw WorkingRows.inconsistent(target.table.name, try key(of: row, target, places), error.sqliteDetail)
+      throw WorkingRows.inconsistent(context, target.table.name, try key(of: row, target, places), error.sqliteDetail)
     }
   }
 

@@ -118,7 +118,7 @@ enum StoreViews {
     let terms = table.columns.indices.map { slot in
       "CASE WHEN g.op NOT IN (2, 11) OR \(isMasked("g", slot)) THEN \(literal(.text(", \(table.columns[slot].name) = "))) || \(value(slot)) ELSE '' END"
     }
-    return "substr(\(terms.joined(separator: " || ")), 3)"
+    return "substr(\(CapturedTable.balanced(terms, "||")), 3)"
   }
 
   private static func isMasked(_ alias: String, _ slot: Int) -> String {

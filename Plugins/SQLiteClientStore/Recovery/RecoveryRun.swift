@@ -31,7 +31,7 @@ struct RecoveryRun {
     let deletes = try cut(whole)
     try beginEpoch()
     let rebuilding = order.rebuild == .nothing ? nil : Rebuilding(context, order, merge, opening)
-    try rebuilding?.run()
+    try context.namingTriggers { try rebuilding?.run() }
     // What was asked for by its key comes without a version. It was so at the commit from which the feed goes on, or the feed
     // says more of it: a server that goes back further is asked again.
     let fed = rebuilding == nil ? order.groups.filter { !whole.contains($0.name) }.map(atStart) : []

@@ -9,6 +9,8 @@ struct ReferenceProof {
   let context: StoreContext
   let touched: TouchedRows
   let rules: [Rule]
+  /// Of rules between the application's own tables and others.
+  let referenced: ReferencedValues
 
   /// A foreign key of the database, of Salvor's tables and the application's own.
   struct Rule {
@@ -17,6 +19,7 @@ struct ReferenceProof {
     var parent: String
     var parentColumns: [String]
     var onDelete: String
+    var onUpdate: String
     var capturedChild: CapturedTable?
     var capturedParent: CapturedTable?
     var parentColumnsAreKey: Bool
@@ -54,11 +57,12 @@ struct ReferenceProof {
         rules.append(
           Rule(
             child: name, childColumns: key.columns, parent: shape.name, parentColumns: columns, onDelete: key.onDelete,
-            capturedChild: child, capturedParent: parent,
+            onUpdate: key.onUpdate, capturedChild: child, capturedParent: parent,
             parentColumnsAreKey: columns.map { $0.lowercased() } == shape.primaryKey.map { $0.lowercased() }))
       }
     }
     self.rules = rules
+    referenced = try ReferencedValues(context, rules)
     for rule in rules {
       if let child = rule.capturedChild { touched.recordsWritten.insert(child.number) }
       if let parent = rule.capturedParent {
@@ -125,7 +129,7 @@ struct ReferenceProof {
   }
 
   /// Which rows of the child may have lost their parent; nil: none.
-  private func orphanCondition(_ rule: Rule) throws -> String? {
+  func orphanCondition(_ rule: Rule) throws -> String? {
     guard let parent = rule.capturedParent, rule.capturedChild != nil || rule.child != rule.parent else { return nil }
     let removed = try touched.hasRemoved(parent)
     guard try removed || (!rule.parentColumnsAreKey && touched.hasWritten(parent)) else { return nil }
@@ -166,121 +170,6 @@ struct ReferenceProof {
           + "AND \(rule.isDangling("x"))")
     }
     return found
-  }
-
-  /// Client-only rows that lost their parent follow their own onDelete; without one they are kept aside (semantics 9).
-  ///
-  /// - Parameters:
-  ///   - rebuilt: parents that were made anew, any row of which may be gone.
-  ///   - losing: called for each row that goes with its parent; nil: nobody reports them.
-  func settleClientRows(
-    ofParents rebuilt: Set<String> = [], losing: ((_ table: String, _ key: Key) throws -> Void)? = nil
-  ) throws {
-    let connection = context.connection
-    var parents = rebuilt
-    var again = true
-    while again {
-      again = false
-      for rule in rules where rule.capturedChild == nil {
-        guard let condition = try orphanCondition(rule) ?? (parents.contains(rule.parent) ? rule.isDangling("x") : nil)
-        else { continue }
-        guard try connection.integer("SELECT 1 FROM \(quoted(rule.child)) x WHERE \(condition) LIMIT 1") != nil else {
-          continue
-        }
-        try follow(rule, condition, mayBeChanged: !parents.contains(rule.parent), losing)
-        parents.insert(rule.child)
-        again = true
-      }
-    }
-  }
-
-  /// What the table's own rule says, with its triggers. Where that cannot be (a trigger or a constraint is against it), and where a value
-  /// that rows reference was changed and not taken away, they are kept aside.
-  ///
-  /// - Parameter mayBeChanged: the parent's rows that are there still may have had the value.
-  private func follow(
-    _ rule: Rule, _ condition: String, mayBeChanged: Bool, _ losing: ((_ table: String, _ key: Key) throws -> Void)?
-  ) throws {
-    let isRemoval =
-      try !mayBeChanged || rule.parentColumnsAreKey || !(rule.capturedParent.map(touched.hasWritten) ?? false)
-    let sets = rule.childColumns.map { "\(quoted($0)) = NULL" }.joined(separator: ", ")
-    switch rule.onDelete {
-    case "CASCADE" where isRemoval:
-      let before = try losing == nil ? [] : keys(rule, condition)
-      let isDone = try run("DELETE FROM \(quoted(rule.child)) AS x WHERE \(condition)", rule, condition)
-      if let losing {
-        let left = try Set(isDone ? [] : keys(rule, condition))
-        for key in before where !left.contains(key) {
-          try losing(context.schema.table(rule.child)?.name ?? rule.child, key)
-        }
-      }
-      if isDone { return }
-    case "SET NULL" where isRemoval:
-      if try run("UPDATE \(quoted(rule.child)) AS x SET \(sets) WHERE \(condition)", rule, condition) { return }
-    default: break
-    }
-    try putAside(rule, condition)
-  }
-
-  private func keys(_ rule: Rule, _ condition: String) throws -> [Key] {
-    let key = try context.connection.tableShape(rule.child)?.primaryKey ?? []
-    let list = key.isEmpty ? "x.rowid" : key.map { "x.\(quoted($0))" }.joined(separator: ", ")
-    return try context.connection.rows(
-      "SELECT \(list) FROM \(quoted(rule.child)) x WHERE \(condition) ORDER BY \(list)")
-  }
-
-  /// False: rows are left.
-  private func run(_ sql: String, _ rule: Rule, _ condition: String) throws -> Bool {
-    do {
-      try context.connection.savepoint("salvor_client_rows") { try context.connection.run(sql) }
-    } catch let error as SalvorError where error.isConstraintViolation && context.connection.isInTransaction {
-      return false
-    }
-    return try context.connection.integer("SELECT 1 FROM \(quoted(rule.child)) x WHERE \(condition) LIMIT 1") == nil
-  }
-
-  private func putAside(_ rule: Rule, _ condition: String) throws {
-    let columns = try context.connection.tableShape(rule.child)?.columns.map(\.name) ?? []
-    let list = columns.map { "x.\(quoted($0))" }.joined(separator: ", ")
-    let rows = try context.connection.rows("SELECT \(list) FROM \(quoted(rule.child)) x WHERE \(condition)")
-    let what = rows.count == 1 ? "1 row" : "\(rows.count) rows"
-    try context.connection.note(
-      [
-        "\(what) of the client-only table \(rule.child) went aside (salvor_aside): what they reference in \(rule.parent) is gone, or has another key. They come back with it."
-      ], at: context.clock.now())
-    for row in rows {
-      try context.connection.run(
-        "INSERT INTO salvor_aside (name, columns, payload) VALUES (?1, ?2, ?3)", .text(rule.child),
-        .text(payload(columns.map { Value.text($0) })), .text(payload(row)))
-    }
-    // No trigger keeps them where they dangle.
-    try context.connection.withTriggers(false) {
-      try context.connection.run("DELETE FROM \(quoted(rule.child)) AS x WHERE \(condition)")
-    }
-  }
-
-  /// Rows kept aside come back where all their parents are there again, and nobody has taken their keys.
-  func returnAside() throws {
-    let connection = context.connection
-    for entry in try connection.rows("SELECT id, name, columns, payload FROM salvor_aside ORDER BY id") {
-      guard let name = entry[1].string, let shape = try connection.tableShape(name) else { continue }
-      let columns = try unpayload(entry[2]).compactMap(\.string)
-      let row = try unpayload(entry[3])
-      guard columns.allSatisfy({ shape.column($0) != nil }) else { continue }
-      let slots = (1...max(1, columns.count)).map { "?\($0)" }.joined(separator: ", ")
-      let missing = rules.filter { $0.child == name }.map { $0.isDangling("x") }
-      let source =
-        "(SELECT " + columns.enumerated().map { "?\($0 + 1) AS \(quoted($1))" }.joined(separator: ", ") + ") x"
-      if try !missing.isEmpty
-        && connection.rows("SELECT 1 FROM \(source) WHERE \(missing.joined(separator: " OR "))", row).isEmpty == false
-      {
-        continue
-      }
-      // A row of the application's own that took its key meanwhile stands, and this one waits on.
-      try connection.run(
-        "INSERT OR IGNORE INTO \(quoted(name)) (\(quotedList(columns))) VALUES (\(slots))", row)
-      if connection.changes > 0 { try connection.run("DELETE FROM salvor_aside WHERE id = ?1", entry[0]) }
-    }
   }
 }
 

@@ -40,6 +40,7 @@ final class Settling {
     if let opened { return opened }
     let made = try WorkingRows(context)
     if !made.firing.isEmpty { try context.holdFlags() }
+    try made.proof.referenced.watch()
     opened = made
     return made
   }
@@ -176,6 +177,7 @@ final class Settling {
         try rows.proof.returnAside()
         connection.triggersEnabled = false
       }
+      try rows.proof.referenced.stop()
       try rows.settleTriggers()
       if !rows.firing.isEmpty { try context.releaseFlags() }
       try rows.encode()
@@ -206,5 +208,5 @@ final class Settling {
 extension StoreContext {
   /// What follows from a move.
   @discardableResult
-  func settle(_ move: Move) throws -> Settlement { try Settling(self, move).run() }
+  func settle(_ move: Move) throws -> Settlement { try namingTriggers { try Settling(self, move).run() } }
 }

@@ -292,7 +292,7 @@ final class WorkingRows {
           let words = refusals[ref]?.words ?? ""
           throw basesMayBreak
             ? Self.outdated(rows[ref]?.table.name ?? "", ref.key, words)
-            : Self.inconsistent(rows[ref]?.table.name ?? "", ref.key, words)
+            : Self.inconsistent(context, rows[ref]?.table.name ?? "", ref.key, words)
         }
         throw Refused(culprits: culprits)
       }
