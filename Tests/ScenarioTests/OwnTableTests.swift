@@ -48,7 +48,8 @@ struct OwnTableTests {
   @Test(
     "A value that own rows reference is changed: they follow their own onUpdate, whatever their onDelete says",
     arguments: [
-      ("ON UPDATE CASCADE", [[7, "z"], [8, "y"], [9, "x"]]), ("ON UPDATE SET NULL", [[7, .null], [8, "y"], [9, .null]]),
+      ("ON UPDATE CASCADE", [[7, "z"], [8, "y"], [9, "x"]]),
+      ("ON UPDATE SET NULL", [[7, .null], [8, "y"], [9, .null]]),
       ("DEFAULT 'y' ON UPDATE SET DEFAULT", [[7, "y"], [8, "y"], [9, "y"]]),
     ] as [(String, [[Value]])])
   func changedValue(rule: String, expected: [[Value]]) async throws {
@@ -60,7 +61,8 @@ struct OwnTableTests {
     #expect(try await device.sync().error == nil)
     try await device.write("INSERT INTO own VALUES (7, 'x'), (8, 'y'), (9, 'w')")
     // One of the values is another row's then.
-    try fleet.serverConnection().execute("UPDATE p SET code = 'z' WHERE id = '1'; UPDATE p SET code = 'x' WHERE id = '3'")
+    try fleet.serverConnection().execute(
+      "UPDATE p SET code = 'z' WHERE id = '1'; UPDATE p SET code = 'x' WHERE id = '3'")
     #expect(try await device.sync().error == nil)
     #expect(try device.rows("own") == expected)
     #expect(try device.connection().rows("SELECT * FROM salvor_aside") == [])
@@ -83,18 +85,23 @@ struct OwnTableTests {
     #expect(try device.rows("own") == [[7, "x"]])
   }
 
-  @Test("A removed row whose value own rows reference: they follow their own onDelete, and rows that referenced nothing before stay")
+  @Test(
+    "A removed row whose value own rows reference: they follow their own onDelete, and rows that referenced nothing before stay"
+  )
   func removedValue() async throws {
     let (fleet, device) = try await fleet(
-      "PRAGMA foreign_keys = OFF; CREATE TABLE own (id INTEGER PRIMARY KEY, code TEXT REFERENCES p (code) ON DELETE CASCADE); INSERT INTO own VALUES (7, 'x'), (8, 'y'), (9, 'never there')"
+      "CREATE TABLE own (id INTEGER PRIMARY KEY, code TEXT REFERENCES p (code) ON DELETE CASCADE); INSERT INTO own VALUES (7, 'x'), (8, 'y')"
     )
+    try SQLiteConnection(device.path).execute("PRAGMA foreign_keys = OFF; INSERT INTO own VALUES (9, 'never there')")
     try fleet.serverConnection().execute("UPDATE p SET code = 'z' WHERE id = '2'; DELETE FROM p WHERE id = '1'")
     try await syncNoting(device)
     #expect(try device.rows("own") == [[9, "never there"]])
     #expect(try device.connection().rows("SELECT payload FROM salvor_aside").count == 1)
   }
 
-  @Test("A removed row below which own rows say onDelete set default: they get it where there is such a row, else they are kept aside")
+  @Test(
+    "A removed row below which own rows say onDelete set default: they get it where there is such a row, else they are kept aside"
+  )
   func setDefault() async throws {
     let (fleet, device) = try await fleet(
       """
@@ -145,7 +152,7 @@ struct OwnTableTests {
     // Not all of what they need is there.
     try fleet.serverConnection().execute("DELETE FROM p WHERE id = '2'; INSERT INTO p VALUES ('1', 'again')")
     #expect(try await device.sync().error == nil)
-    #expect(try device.rows("own") == rows.prefix(3))
+    #expect(try device.rows("own") == Array(rows.prefix(3)))
     try fleet.serverConnection().execute("INSERT INTO p VALUES ('2', 'again too')")
     #expect(try await device.sync().error == nil)
     #expect(try device.rows("own") == rows)

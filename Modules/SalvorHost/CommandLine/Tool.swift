@@ -79,7 +79,8 @@ public enum Tool {
   private static func written(_ code: Int32, _ terminal: Terminal) -> Int32 {
     guard let failure = terminal.outputFailure else { return code }
     terminal.error(
-      "\(terminal.red("error:")) Standard output could not be written: \(failure). What the command did is done; its answer is lost.")
+      "\(terminal.red("error:")) Standard output could not be written: \(failure). What the command did is done; its answer is lost."
+    )
     return code == 0 ? ErrorCode.failed.exitCode : code
   }
 

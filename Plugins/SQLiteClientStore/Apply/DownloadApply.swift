@@ -259,8 +259,8 @@ extension StoreContext {
     var firing: Set<Int64> = []
     for row in try connection.rows(
       "SELECT DISTINCT tbl_name FROM sqlite_schema WHERE type = 'trigger' AND name NOT LIKE 'salvor\\_%' ESCAPE '\\' "
-        + "UNION SELECT tbl_name FROM sqlite_temp_schema WHERE type = 'trigger' AND name NOT LIKE 'salvor\\_%' ESCAPE '\\'")
-    {
+        + "UNION SELECT tbl_name FROM sqlite_temp_schema WHERE type = 'trigger' AND name NOT LIKE 'salvor\\_%' ESCAPE '\\'"
+    ) {
       guard let name = row[0].string, let table = catalog.table(name) else { continue }
       if self.table(table)?.applicationTriggers ?? true { firing.insert(table.number) }
     }

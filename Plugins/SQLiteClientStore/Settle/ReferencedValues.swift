@@ -101,7 +101,8 @@ final class ReferencedValues {
         .joined(separator: " OR ")
       // Of a synchronized row the first note says what the value was before: it may be written more than once.
       let key = source.keys.map { "OLD.\(quoted($0)), " }.joined()
-      let known = zip(source.keys.indices, source.keys).map { "w.k\($0) IS OLD.\(quoted($1))" }.joined(separator: " AND ")
+      let known = zip(source.keys.indices, source.keys).map { "w.k\($0) IS OLD.\(quoted($1))" }.joined(
+        separator: " AND ")
       let once = known.isEmpty ? "" : " WHERE NOT EXISTS (SELECT 1 FROM \(notes) w WHERE \(known))"
       func note(_ event: String, _ fate: Fate, _ condition: String, _ news: String) throws {
         try connection.execute(
@@ -112,7 +113,8 @@ final class ReferencedValues {
           """)
       }
       try note(
-        "UPDATE OF \(quotedList(source.columns))", .changed, "WHEN \(changed)", source.values("NEW", of: source.columns))
+        "UPDATE OF \(quotedList(source.columns))", .changed, "WHEN \(changed)", source.values("NEW", of: source.columns)
+      )
       try note("DELETE", .removed, "", source.columns.map { _ in "NULL" }.joined(separator: ", "))
     }
     isWatching = true
