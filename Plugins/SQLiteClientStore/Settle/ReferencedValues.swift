@@ -45,7 +45,7 @@ final class ReferencedValues {
   private var read: [Int: Int64] = [:]
   private var isWatching = false
 
-  init(_ context: StoreContext, _ rules: [ReferenceProof.Rule]) throws {
+  init(_ context: StoreContext, _ rules: [ReferenceRule]) throws {
     connection = context.connection
     for (place, rule) in rules.enumerated() where rule.capturedChild == nil {
       if rule.capturedParent != nil && rule.parentColumnsAreKey { continue }
@@ -162,18 +162,18 @@ final class ReferencedValues {
     fileprivate var source: Source
 
     /// The row `x` of the rule's child references a value of this fate.
-    func matches(_ rule: ReferenceProof.Rule, _ fate: Fate) -> String {
+    func matches(_ rule: ReferenceRule, _ fate: Fate) -> String {
       "EXISTS (SELECT 1 \(from(rule, fate)))"
     }
 
     /// What to set the row `x` to: the values of today.
-    func news(_ rule: ReferenceProof.Rule) -> String {
+    func news(_ rule: ReferenceRule) -> String {
       rule.childColumns.enumerated().map { place, column in
         "\(quoted(column)) = (SELECT w.n\(place) \(from(rule, .changed)) ORDER BY w.id LIMIT 1)"
       }.joined(separator: ", ")
     }
 
-    private func from(_ rule: ReferenceProof.Rule, _ fate: Fate) -> String {
+    private func from(_ rule: ReferenceRule, _ fate: Fate) -> String {
       "FROM temp.\(notes) w WHERE \(range) AND w.fate = \(fate.rawValue) AND "
         + source.equal("w", rule.childColumns.map { "x.\(quoted($0))" })
     }
