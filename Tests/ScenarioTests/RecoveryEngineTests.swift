@@ -227,6 +227,29 @@ struct RecoveryEngineTests {
     await fleet.stop()
   }
 
+  @Test("what a person decides about one server is not done at another: he is asked again")
+  func decidedAboutAnotherServer() async throws {
+    let (fleet, a) = try await badDay(recovery: "strategy: \"manual\"")
+    #expect(try await a.sync().exitCode == 5)
+    let token = try #require(try await a.open().status().recovery.token)
+    await fleet.stop()
+    for suffix in ["", "-wal", "-shm", ".salvor-side"] { removeFile(fleet.serverPath + suffix) }
+    try await fleet.start()
+    let before = try a.rows("site")
+    #expect(try await a.open().recoveryPlan().reason == .serverReplaced)
+    let report = await (try a.open()).recover(strategy: "recover-unsynced-changes", token: token)
+    #expect(report.exitCode == 5)
+    #expect(report.recovery?.reason == .serverReplaced)
+    #expect(try fleet.serverRows("site") == [])
+    #expect(try a.rows("site") == before)
+    let second = try #require(try await a.open().status().recovery.token)
+    #expect(second != token)
+    let done = await (try a.open()).recover(strategy: "recover-unsynced-changes", token: second)
+    #expect(done.outcome == .recovered, "\(String(describing: done.error))")
+    #expect(try fleet.serverRows("site").map { $0[0] } == ["mine"])
+    await fleet.stop()
+  }
+
   @Test("where the server's operator has switched client recovery off, the recover strategies fall through")
   func clientRecoveryDisabled() async throws {
     for (strategy, outcome) in [

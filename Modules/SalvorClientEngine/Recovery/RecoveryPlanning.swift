@@ -86,7 +86,7 @@ struct RecoveryPlanning {
   ) async throws -> RecoveryPlan {
     var incident = asked
     incident.reason = run.journal.reason ?? .operatorRequested
-    let isNew = run.journal.state == .none || (run.journal.state != .required && incident.isElsewhere)
+    let isNew = run.journal.state == .none || incident.isElsewhere
     let found =
       isNew
       ? (asked.status.state.isOlderThanIdentityFile ? .clientRewound : asked.facts.finding(asked.status))

@@ -60,6 +60,7 @@ struct RecoveryRun {
     _ reason: RecoveryReason, _ message: String, strategy: String? = nil, isByHand: Bool = false
   ) async throws -> RecoveryResult {
     let (incident, config) = try await incident(reason, message)
+    if isByHand, incident.isElsewhere { return try await beginElsewhere(incident) }
     self.config = config
     if !isByHand, reason == .operatorRequested, journal.state == .none, let demand = journal.demand,
       demand == incident.facts.demand
@@ -72,6 +73,12 @@ struct RecoveryRun {
     start(incident, isByHand: isByHand)
     if strategy == nil, let passed = chain.passedOver(for: reason) { noteFall(from: passed.name, passed.why) }
     return try await choose(from: first, incident)
+  }
+
+  /// What was decided was decided about another server.
+  private mutating func beginElsewhere(_ incident: Incident) async throws -> RecoveryResult {
+    await exchange.leave(incident.facts)
+    return try await begin(.serverReplaced, "The server is another one than the one that this recovery is about.")
   }
 
   /// A person has to decide, and the operator has done so for this device: a demand for a reset that is newer than the stop.
@@ -214,11 +221,7 @@ struct RecoveryRun {
       return .recovered(try await finish(done, incarnation: nil, isHeard: false))
     }
     let (incident, config) = try await incident(reason, journal.message)
-    if incident.isElsewhere {
-      await exchange.leave(incident.facts)
-      return try await begin(
-        .serverReplaced, "The server is another one than the one that this recovery began with.")
-    }
+    if incident.isElsewhere { return try await beginElsewhere(incident) }
     self.config = config
     // One that its deletion has ended meanwhile was a person's word all the same.
     journal.demand = incident.facts.demand ?? journal.demand
