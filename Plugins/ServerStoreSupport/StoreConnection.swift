@@ -202,7 +202,6 @@ extension StoreConnection {
   package var altersRows: Bool { false }
   package func numberWritten() throws {}
   package func proveMoment(of tables: [String]) throws {}
-  package func proveMoment(of catalog: Catalog) throws { try proveMoment(of: catalog.tables.map(\.name)) }
   package var unnumberedColumns: String { "" }
   package func hasUnnumbered(_ row: any StoreStatement, from column: Int) throws -> Bool? { false }
 

@@ -399,6 +399,11 @@ package struct ScopeEdge: Sendable, Hashable {
   }
 }
 
+extension StoreConnection {
+  /// Of all its tables.
+  package func proveMoment(of catalog: Catalog) throws { try proveMoment(of: catalog.tables.map(\.name)) }
+}
+
 extension Array where Element: Hashable {
   /// Each element once, where it stands first.
   package var withoutRepetitions: [Element] {
