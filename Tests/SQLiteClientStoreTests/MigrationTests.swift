@@ -148,8 +148,10 @@ struct MigrationTests {
     let bench = try await bench()
     let counter = try await bench.store.captured(after: 0).counter
     #expect(try await bench.store.captured(after: counter).groups.isEmpty)
-    let triggers = "SELECT name FROM sqlite_schema WHERE type = 'trigger' AND tbl_name = 'folder' AND name LIKE 'salvor%'"
-    for row in try bench.read(triggers) { try bench.write("DROP TRIGGER \(row[0].string ?? "")") }
+    let ours = "type = 'trigger' AND tbl_name = 'folder' AND name LIKE 'salvor%'"
+    for row in try bench.read("SELECT name FROM sqlite_schema WHERE \(ours)") {
+      try bench.write("DROP TRIGGER \(row[0].string ?? "")")
+    }
     let found = try await bench.store.captured(after: counter)
     #expect(!found.groups.isEmpty && found.counter == counter)
     #expect(try await bench.store.captured(after: counter).groups.isEmpty)
