@@ -72,7 +72,7 @@ struct ConstraintTests {
 
   @Test(
     "a table with a column of the application's own follows the constraints, too, and keeps the column",
-    arguments: ["extra INTEGER", "\"extra\" INTEGER NOT NULL DEFAULT 7"])
+    arguments: ["extra integer", "\"extra\" INTEGER NOT NULL DEFAULT 7"])
   func relaxedBesideOwnColumns(own: String) async throws {
     let (fleet, a, _) = try await fleet(Self.schema(1, Self.strict, note: "text = 'none'"))
     try await a.write("ALTER TABLE site ADD COLUMN \(own)", "UPDATE site SET extra = 9 WHERE id = 's1'")

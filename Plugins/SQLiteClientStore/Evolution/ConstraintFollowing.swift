@@ -49,7 +49,8 @@ struct ConstraintFollowing {
       let rest = " \(column.declaredType)\(column.notNull ? " NOT NULL" : "")"
       let values = column.defaultSQL.map { [" DEFAULT \($0)", " DEFAULT (\($0))"] } ?? [""]
       let parts = values.flatMap { [quoted(column.name) + rest + $0, column.name + rest + $0] }
-      guard let part = parts.first(where: text.parts.contains) else { return nil }
+      let known = Set(parts.map { $0.lowercased() })
+      guard let part = text.parts.first(where: { known.contains($0.lowercased()) }) else { return nil }
       found.insert(part)
     }
     return found
