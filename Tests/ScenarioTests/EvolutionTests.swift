@@ -405,6 +405,28 @@ struct EvolutionTests {
     #expect(try updated.rows("visit").count == (strategy.hasPrefix("recover-") ? 2 : 1))
   }
 
+  @Test("a column is NOT NULL with a default from now on: older devices follow")
+  func notNullWithADefault() async throws {
+    let (fleet, devices) = try await fleet()
+    let (a, b) = (devices[0], devices[1])
+    try await a.write("UPDATE visit SET severity_id = 1 WHERE id = 'v2'")
+    try fleet.serverConnection().execute("UPDATE visit SET note = 'some' WHERE note IS NULL")
+    #expect(try await b.sync().error == nil)
+    let schema = Fleet.visits.replacing("version: 1", with: "version: 2")
+      .replacing(#"note: "text?""#, with: #"note: "text = none""#)
+    try await change(fleet, to: schema)
+    for device in [b, a, b] {
+      let report = try await device.sync()
+      #expect(report.error == nil && report.recovery == nil && report.refused == 0)
+    }
+    try fleet.expectEqual(["visit"], [a, b])
+    let rows = try fleet.serverConnection().rows("SELECT note, severity_id FROM visit ORDER BY id")
+    #expect(rows == [["floor wet", 1], ["some", 1]])
+    await #expect(throws: (any Error).self) {
+      try await b.write("INSERT INTO visit (id, site_id, note) VALUES ('v9', 's1', NULL)")
+    }
+  }
+
   @Test("a column is dropped that an index of the application's names: its own columns stay, with their values")
   func ownColumnsBesideADrop() async throws {
     let (fleet, devices) = try await fleet(["a"])

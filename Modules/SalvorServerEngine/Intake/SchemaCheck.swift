@@ -61,7 +61,8 @@ struct SchemaDifferences: Sendable, Hashable {
         destructive.append(
           "table \(old.name), column \(column.name): was \(column.type.rawValue), is \(other.type.rawValue)")
       }
-      if column.nullable && !other.nullable {
+      // With a default it holds on the device as soon as its rows satisfy it, like any constraint.
+      if column.nullable && !other.nullable && other.defaultValue == nil {
         destructive.append("table \(old.name), column \(column.name): NULL is no longer allowed")
       }
     }
