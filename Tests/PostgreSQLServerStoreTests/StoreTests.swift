@@ -200,7 +200,11 @@
 
     @Test("A row that another program holds for long keeps an upload of other rows from nothing")
     func heldRow() async throws {
-      let (store, _) = try await store()
+      // So long that whoever looks sees it wait.
+      var options = PostgreSQLServerStore.Options(url: settings.url, connections: 4, lockTimeoutMilliseconds: 600_000)
+      options.heldLockTimeoutMilliseconds = 2000
+      let (store, beside) = (PostgreSQLServerStore(options), PostgreSQLServerStore(options))
+      for store in [store, beside] { _ = try await store.open(ServerSetup(schema: schema)) }
       let other = try PostgreSQLConnection(settings), desk = try PostgreSQLConnection(settings)
       try other.execute("INSERT INTO item VALUES ('a', 'x')")
       try other.execute("BEGIN; SELECT 1 FROM item WHERE id = 'a' FOR UPDATE")
@@ -213,10 +217,11 @@
           "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()")
       }
       let free = chunk([("b", Array("free".utf8))], RequestStamp(from: SystemRandom()))
-      #expect(try await upload(store, two, SequenceID(from: SystemRandom()), free).acceptedRequests == 1)
+      #expect(try await upload(beside, two, SequenceID(from: SystemRandom()), free).acceptedRequests == 1)
       #expect(try await store.rows(of: "item") == [["a", "x"], ["b", "free"]])
       try other.execute("COMMIT")
       #expect(try await waiting.acceptedRequests == 1)
+      await beside.close()
       await store.close()
     }
 

@@ -24,7 +24,10 @@
     }
 
     private func open(_ tables: [Table]? = nil, url: String? = nil) async throws -> PostgreSQLServerStore {
-      var options = PostgreSQLServerStore.Options(url: url ?? settings.url, connections: 4)
+      // No test of how long somebody waits.
+      var options = PostgreSQLServerStore.Options(
+        url: url ?? settings.url, connections: 4, lockTimeoutMilliseconds: 600_000)
+      options.heldLockTimeoutMilliseconds = 600_000
       options.clock = hand
       let store = PostgreSQLServerStore(options)
       do { _ = try await store.open(ServerSetup(schema: Schema(tables: tables ?? [item]))) } catch {
