@@ -33,7 +33,7 @@ extension ClientStoreContract {
         try await bench.begin().changes.map(\.summary), ["delete note [n1] of 2 [\"id\", \"title\", \"body\"]"],
         "what is sent")
     },
-    offering("a row that is made anew behind such a delete is an ordinary one") { bench in
+    offering("an insert of the row after such a delete is an ordinary insert") { bench in
       try await bench.download(full: ["note"], rows: [])
       try await bench.download(rows: [("note", ["n1", "theirs", .null])])
       try await bench.write(.delete("note", ["n1"]))

@@ -209,10 +209,11 @@ extension ServerRowFacts.Change {
 extension ServerEngine {
   /// `GET /admin/v1/explain/TABLE?key=A&key2=B&remote=ID`: the columns of the key are `key`, `key2`, `key3` …
   func explain(_ request: TransportRequest, _ table: String) async throws -> TransportResponse {
-    let keys = ["key"] + (2...Limits().columnsMax).map { "key\($0)" }
-    let query = try query(of: request, knowing: ["remote"] + keys)
-    var texts: [String] = []
-    while let text = query[texts.isEmpty ? "key" : "key\(texts.count + 1)"] { texts.append(percentDecoded(text)) }
+    let given = queryParameters(request.path)
+    var names = ["remote", "key", "key2"]
+    while given["key\(names.count - 1)"] != nil { names.append("key\(names.count)") }
+    let query = try query(of: request, knowing: names)
+    let texts = names.dropFirst().prefix { query[$0] != nil }.compactMap { query[$0].map(percentDecoded) }
     var remote: ExplainedRemote?
     if let text = query["remote"] {
       guard let id = RemoteID(text), let record = try await configuration.store.remote(id) else { throw noRemote(text) }
