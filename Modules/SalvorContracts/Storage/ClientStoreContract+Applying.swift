@@ -192,6 +192,17 @@ extension ClientStoreContract {
     },
   ]
 
+  /// Row 1 has place 7, and its update, which takes place 9, is displaced by row 2 of the server's.
+  private static func displacedByAPlace(
+    _ bench: inout ClientBench, _ news: KeyValuePairs<String, Value>, refuse: ((ReadChange) -> RefusalReason?)? = nil
+  ) async throws {
+    try await bench.download(full: ["seat"], rows: [("seat", [1, 7, 1])])
+    try await bench.write(.update("seat", [1], news))
+    if let refuse { try await bench.upload(refuse: refuse) }
+    try await bench.download(rows: [("seat", [2, 9, 1])])
+    try await bench.expectRows("seat", [[1, 7, 1], [2, 9, 1]])
+  }
+
   static let displacing: [Case] = [
     on(
       ContractSchemas.notes(), "an update of a row that the server deleted is displaced with its values",
@@ -271,6 +282,83 @@ extension ClientStoreContract {
       try await bench.download(rows: [("note", ["n1", "back", .null])])
       try await bench.expectRows("note", [["n1", "x", .null], ["n2", "y", "z"], ["n3", "c", .null]])
       try expectEqual(try await bench.store.status().queued, 2, "the queue")
+    },
+    on(
+      ContractSchemas.seats, "a displaced request does not come back over a younger accepted change of its row",
+      rule: "semantics 2"
+    ) { bench in
+      try await displacedByAPlace(&bench, ["place": 9, "seats": 3])
+      try await bench.write(.update("seat", [1], ["seats": 5]))
+      try expectChanges(try await bench.commitUpload(), [#"update seat ["seats"] [1, 1, 5]"#])
+      try await bench.download(rows: [("seat", [2, 8, 1])])
+      try await bench.expectRows("seat", [[1, 7, 5], [2, 8, 1]])
+      let id = try await bench.oldest(.displaced).id
+      try expectEqual(try await bench.begin().changes, [], "what is sent meanwhile")
+      // A person asks for it.
+      let outcomes = try await bench.retry([id]).requests
+      try expectEqual(outcomes, [RetriedRequest(id: id, outcome: .stands)], "the report")
+      try await bench.expectRows("seat", [[1, 9, 3], [2, 8, 1]])
+      try expectChanges(try await bench.upload(), [#"update seat ["place", "seats"] [1, 7, 9, 1, 3]"#])
+    },
+    on(
+      ContractSchemas.seats, "a displaced delete does not come back over a younger accepted change of its row",
+      rule: "semantics 2"
+    ) { bench in
+      try await bench.download(full: ["seat"], rows: [("seat", [1, 7, 1])])
+      try await bench.write(
+        .beginRequest(tag: nil), .delete("seat", [1]), .insert("seat", ["id": 3, "place": 9]), .endRequest)
+      try await bench.download(rows: [("seat", [2, 9, 1])])
+      try await bench.write(.update("seat", [1], ["seats": 5]))
+      try await bench.commitUpload()
+      try await bench.download(rows: [("seat", [2, 8, 1])])
+      try await bench.expectRows("seat", [[1, 7, 5], [2, 8, 1]])
+      try expectEqual(try await bench.store.status().displaced, 1, "displaced")
+    },
+    on(
+      ContractSchemas.seats, "a displaced request comes back beside an accepted change of other columns",
+      rule: "semantics 2"
+    ) { bench in
+      try await displacedByAPlace(&bench, ["place": 9])
+      try await bench.write(.update("seat", [1], ["seats": 5]))
+      try await bench.commitUpload()
+      try await bench.download(rows: [("seat", [2, 8, 1])])
+      try await bench.expectRows("seat", [[1, 9, 5], [2, 8, 1]])
+    },
+    on(
+      ContractSchemas.seats, "what an edit of its row brings back goes with that edit", rule: "semantics 2, 8"
+    ) { bench in
+      try await displacedByAPlace(&bench, ["place": 9, "seats": 3])
+      try await bench.write(.update("seat", [1], ["place": 10]))
+      try expectChanges(try await bench.commitUpload(), [#"update seat ["place", "seats"] [1, 7, 10, 1, 3]"#])
+      try await bench.expectRows("seat", [[1, 10, 3], [2, 9, 1]])
+      try expectEqual(try await bench.archived(), [], "the archive")
+    },
+    on(
+      ContractSchemas.seats, "a refused request that was displaced is sent again by one retry", rule: "semantics 8"
+    ) { bench in
+      try await displacedByAPlace(&bench, ["place": 9]) { _ in .conflict }
+      try await bench.write(.update("seat", [2], ["place": 8]))
+      let id = try await bench.oldest(.displaced).id
+      let outcomes = try await bench.retry([id]).requests
+      let made = try expectSome(try await bench.queued().last?.id, "the new request")
+      try expectEqual(outcomes, [RetriedRequest(id: id, outcome: .queued(made))], "the report")
+      try expectChanges(
+        try await bench.upload(), [#"update seat ["place"] [2, 9, 8]"#, #"update seat ["place"] [1, 7, 9]"#])
+      try expectEqual(try await bench.archived(), [], "the archive")
+    },
+    on(
+      ContractSchemas.seats, "a displaced request waits for a younger change of its row that is under way",
+      rule: "semantics 2"
+    ) { bench in
+      try await displacedByAPlace(&bench, ["place": 9, "seats": 3])
+      try await bench.write(.update("seat", [1], ["seats": 5]))
+      let begun = try await bench.begin()
+      try await bench.write(.update("seat", [2], ["place": 8]))
+      let id = try await bench.oldest(.displaced).id
+      try expectEqual(
+        try await bench.retry([id]).requests, [RetriedRequest(id: id, outcome: .displaced)], "the report")
+      try await bench.settle(begun, commit: bench.nextCommit())
+      try await bench.expectRows("seat", [[1, 7, 5], [2, 8, 1]])
     },
     on(ContractSchemas.seats, "a group is displaced as a whole", rule: "semantics 1, 2") { bench in
       try await bench.write(

@@ -42,7 +42,10 @@ extension ClientContent {
     // What was in the way may be gone: displaced requests return, the oldest first, each where it can stand and where
     // none that it depends on is still displaced. One that returns may make room for another.
     while let returning = returningRequests(constraints, basesMayBreak) {
-      for index in returning { requests[index].state = requests[index].stateBefore ?? .queued }
+      for index in returning {
+        requests[index].state = requests[index].stateBefore ?? .queued
+        requests[index].isOvertaken = false
+      }
     }
     releaseDisplaced()
     showRows(constraints, basesMayBreak)
@@ -65,7 +68,7 @@ extension ClientContent {
       for set in [circle, together] {
         var attempt = self
         let indices = set.sorted().map { standing[$0] }
-        if indices.contains(where: goesByOffer) { continue }
+        if indices.contains(where: { requests[$0].isOvertaken || goesByOffer($0) || isBehindSent($0) }) { continue }
         for index in indices { attempt.requests[index].state = requests[index].stateBefore ?? .queued }
         if attempt.youngestInTheWay(attempt.problems(constraints, basesMayBreak)) == nil { return indices }
       }
@@ -80,6 +83,11 @@ extension ClientContent {
         && offer.firstCounter > requests[index].firstCounter
         && offer.changes.contains { $0.operation == .delete && requests[index].rows.contains($0.row) }
     }
+  }
+
+  /// A younger change of its rows is under way: where the server accepts it, the older one is overtaken.
+  private func isBehindSent(_ index: Int) -> Bool {
+    requests.contains { ($0.state == .sent || $0.state == .unknownOutcome) && $0.overtakes(requests[index]) }
   }
 
   private struct Problems {

@@ -5,10 +5,15 @@ import SalvorStorage
 extension ClientContent {
   /// A failed request and the later edits of its rows become one. Failed requests without a later edit stay as they are.
   /// Answers with the counters of those that are in another one now.
-  mutating func joinEdited() -> Set<Int64> {
+  ///
+  /// - Parameter returned: not the failed ones, but these that have been displaced, by their first counters, where they are back.
+  mutating func joinEdited(_ returned: Set<Int64>? = nil) -> Set<Int64> {
     var joined: Set<Int64> = []
-    let failed = requests.filter { $0.state == .refused || $0.state == .blocked }.map(\.id)
-    for id in failed {
+    let meant = requests.filter { request in
+      if let returned { return request.state != .displaced && returned.contains(request.firstCounter) }
+      return request.state == .refused || request.state == .blocked
+    }
+    for id in meant.map(\.id) {
       guard let start = requests.firstIndex(where: { $0.id == id }) else { continue }
       let cluster = cluster(of: start)
       guard cluster.contains(where: { requests[$0].state == .queued && $0 > start }) else { continue }
@@ -25,21 +30,33 @@ extension ClientContent {
     let before = requests.map(\.id)
     let wanted = try wanted(ids, now: now)
     var outcomes: [RequestID: RetriedRequest.Outcome] = [:]
+    func sendAgain(_ content: inout ClientContent, _ id: RequestID, _ start: Int) throws {
+      let cluster = content.cluster(of: start)
+      try content.refuseSentOn(cluster)
+      var members = cluster.map { content.requests[$0].id }
+      // By the ID that the person knows.
+      members.removeAll { $0 == content.requests[start].id }
+      let joined = content.join(cluster)
+      for member in members + [id] { outcomes[member] = joined.map { .queued($0) } ?? .nothingLeft }
+    }
+    var displaced: [(id: RequestID, counter: Int64)] = []
     for id in before where wanted.contains(id) {
-      guard let start = requests.firstIndex(where: { $0.id == id }), requests[start].state != .displaced else {
-        continue
+      guard let start = requests.firstIndex(where: { $0.id == id }) else { continue }
+      if requests[start].state == .displaced {
+        requests[start].isOvertaken = false
+        displaced.append((id, requests[start].firstCounter))
+      } else {
+        try sendAgain(&self, id, start)
       }
-      let cluster = cluster(of: start)
-      try refuseSentOn(cluster)
-      let members = cluster.map { requests[$0].id }
-      let joined = join(cluster)
-      for member in members { outcomes[member] = joined.map { .queued($0) } ?? .nothingLeft }
     }
     try remake(constraints)
-    for id in wanted where outcomes[id] == nil {
-      let isDisplaced = requests.contains { $0.id == id && $0.state == .displaced }
-      outcomes[id] = isDisplaced ? .displaced : .stands
+    for (id, counter) in displaced {
+      guard let place = requests.firstIndex(where: { $0.firstCounter == counter }) else { continue }
+      outcomes[id] = requests[place].state == .displaced ? .displaced : .stands
+      // What came back in error is sent again, too.
+      if requests[place].state == .refused || requests[place].state == .blocked { try sendAgain(&self, id, place) }
     }
+    try remake(constraints)
     var report = RetryReport()
     report.requests = before.compactMap { id in outcomes[id].map { RetriedRequest(id: id, outcome: $0) } }
     return report

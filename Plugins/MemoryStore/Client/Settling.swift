@@ -8,7 +8,11 @@ extension ClientContent {
   mutating func chooseOutgoing(
     _ groups: Set<String>?, _ budget: BlobBudget, _ constraints: Constraints
   ) throws -> (requests: [Request], joined: Set<Int64>) {
-    let joined = joinEdited()
+    var joined = joinEdited()
+    let displaced = Set(requests.filter { $0.state == .displaced }.map(\.firstCounter))
+    try remake(constraints)
+    // What an edit of its row has brought back goes with that edit.
+    joined.formUnion(joinEdited(displaced))
     try remake(constraints)
     release()
     holdBack()
@@ -110,6 +114,12 @@ extension ClientContent {
               isAssumed: results.commit == nil))
         }
         if let place { requests.remove(at: place) }
+        // Nobody wants the older value any more.
+        if place != nil {
+          for index in requests.indices where requests[index].state == .displaced && sent.overtakes(requests[index]) {
+            requests[index].isOvertaken = true
+          }
+        }
       }
     }
     if !erased.isEmpty { erase(erased) }

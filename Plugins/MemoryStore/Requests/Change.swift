@@ -30,6 +30,12 @@ struct Change: Sendable, Hashable {
     return after
   }
 
+  /// Both say something of the same part of the row: one column, or whether it is there.
+  func meets(_ other: Change) -> Bool {
+    guard operation == .update, other.operation == .update else { return true }
+    return columns.contains { other.column($0.name) != nil }
+  }
+
   /// The row as the change saw it, as far as it says: `row` with the old values it carries.
   func seen(in row: Row?, of table: Table) -> Row? {
     guard operation != .insert else { return nil }
@@ -57,6 +63,8 @@ struct Request: Sendable, Hashable {
   var refusal: Refused?
   /// On a device, of a displaced request: the state to which it returns.
   var stateBefore: RequestState?
+  /// On a device, of a displaced request: a younger change of its row was accepted since, and it returns when a person asks.
+  var isOvertaken = false
   /// On a device: the IDs it had before, oldest first.
   var history: [RequestID] = []
   /// On a device: when it was captured, and how often it was refused.
@@ -93,6 +101,14 @@ struct Request: Sendable, Hashable {
   var isHeldByServer: Bool { isWaiting && state != .displaced && state != .kept }
   /// It is nothing but an offer: nobody wrote it here since.
   var isPlainOffer: Bool { changes.contains { $0.offer?.written.isEmpty == true } }
+
+  /// It was made after the other one, and both say something of the same part of a row. An offer is older than any change of the queue.
+  func overtakes(_ older: Request) -> Bool {
+    !isPlainOffer
+      && older.changes.contains { old in
+        changes.contains { $0.counter > old.counter && $0.row == old.row && $0.meets(old) }
+      }
+  }
 
   /// What it does, whatever it saw: a request ID that two clones of a device gave away names two different effects.
   var effect: [Effect] {

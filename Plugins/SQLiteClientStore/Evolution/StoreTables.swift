@@ -91,7 +91,7 @@ enum StoreTables {
   static func migrate(_ connection: SQLiteConnection, at time: Int64) throws {
     for (table, column) in [
       ("salvor_offer", "review"), ("salvor_offer", "waiting"), ("salvor_commit", "at"), ("salvor_incarnation", "met"),
-      ("salvor_kept", "assumed"),
+      ("salvor_kept", "assumed"), ("salvor_outstanding", "overtaken"),
     ] where try connection.tableShape(table)?.column(column) == nil {
       try connection.execute("ALTER TABLE \(table) ADD COLUMN \(column) INTEGER")
     }

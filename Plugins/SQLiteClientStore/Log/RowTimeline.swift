@@ -15,6 +15,12 @@ enum RowChange: Sendable, Hashable {
     case .delete: .delete
     }
   }
+
+  /// Both say something of the same part of the row: one column, or whether it is there.
+  func meets(_ other: RowChange) -> Bool {
+    guard case .update(let news) = self, case .update(let others) = other else { return true }
+    return news.keys.contains { others[$0] != nil }
+  }
 }
 
 /// The changes of one row, from its base to the row as it is now (semantics 2: row = base ⊕ requests).

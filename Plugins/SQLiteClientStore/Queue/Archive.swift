@@ -89,7 +89,7 @@ extension StoreContext {
     for row in try connection.rows(
       """
       SELECT seq, first, t, op, joined, slots, key, before, after
-      FROM salvor_archive JOIN (SELECT first AS request, state, state_before, reason FROM salvor_outstanding) r ON r.request = first
+      FROM salvor_archive JOIN (SELECT first AS request, state, state_before, reason, overtaken FROM salvor_outstanding) r ON r.request = first
       WHERE \(condition) ORDER BY first, seq
       """, values)
     {

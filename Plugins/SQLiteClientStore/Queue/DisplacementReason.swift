@@ -7,6 +7,8 @@ enum DisplacementReason: String {
   case missingParent = "missing-parent"
   /// It depends on one that is displaced.
   case blocked
+  /// A younger change of its row was accepted meanwhile.
+  case overtaken
 
   var message: String {
     switch self {
@@ -14,6 +16,8 @@ enum DisplacementReason: String {
     case .constraint: "What the server has is in its way, or the table does not take the row."
     case .missingParent: "The row that it needs is not there."
     case .blocked: "It depends on a change that cannot stand beside what the server has."
+    case .overtaken:
+      "The server has accepted a newer change of the row since. Retry it to have this one after all, or delete the entry."
     }
   }
 }

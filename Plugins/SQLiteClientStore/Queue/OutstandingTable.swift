@@ -13,7 +13,8 @@ enum OutstandingTable {
     -- Requests that are more than one change that waits. stamp: of one that was sent again. apart: 1, the upload under way
     -- reaches beyond it and goes without it. state: of one in error (refused, blocked) or in the archive (displaced, kept), with its reason.
     -- state_before: what one of the archive is when it returns. history: the IDs it had, oldest first.
-    CREATE TABLE IF NOT EXISTS salvor_outstanding (first INTEGER PRIMARY KEY, last INTEGER NOT NULL, tag TEXT, stamp TEXT, apart INTEGER, state TEXT, state_before TEXT, reason TEXT, status INTEGER, message TEXT, blocked_by TEXT, at INTEGER, since INTEGER, attempts INTEGER NOT NULL DEFAULT 0, last_attempt INTEGER, history TEXT);
+    -- overtaken: 1, of a displaced one: the server has accepted a younger change of its row since.
+    CREATE TABLE IF NOT EXISTS salvor_outstanding (first INTEGER PRIMARY KEY, last INTEGER NOT NULL, tag TEXT, stamp TEXT, apart INTEGER, state TEXT, state_before TEXT, reason TEXT, status INTEGER, message TEXT, blocked_by TEXT, at INTEGER, since INTEGER, attempts INTEGER NOT NULL DEFAULT 0, last_attempt INTEGER, history TEXT, overtaken INTEGER);
     CREATE INDEX IF NOT EXISTS salvor_outstanding_state ON salvor_outstanding (state, first) WHERE state IS NOT NULL;
     CREATE INDEX IF NOT EXISTS salvor_outstanding_apart ON salvor_outstanding (first) WHERE apart = 1;
     CREATE INDEX IF NOT EXISTS salvor_outstanding_lost ON salvor_outstanding (at) WHERE reason = 'lost-on-server';
@@ -146,6 +147,11 @@ extension StoreContext {
   /// In order.
   func displacedRequests() throws -> [RequestRange] { try requests(in: .displaced) }
 
+  /// Displaced requests that wait for a person, by their first counters.
+  func overtaken() throws -> Set<Int64> {
+    Set(try ranges(where: "state = 'displaced' AND overtaken = 1").map(\.first))
+  }
+
   /// Those that are refused, blocked, displaced or kept, in order.
   func requests(in state: RequestState) throws -> [RequestRange] {
     try ranges(where: "state = '\(state.rawValue)'")
@@ -179,11 +185,20 @@ extension StoreContext {
       let before = row.stateBefore
       if before == .refused || before == .blocked {
         (row.state, row.stateBefore, row.at) = (before, nil, clock.now())
+        row.isOvertaken = false
       } else {
         row.clearState()
       }
       // It returns to the queue, not to an upload that was chosen without it.
       if before != .sent, range.first <= uploadLast { row.isApart = true }
+    }
+  }
+
+  /// A younger change of its row was accepted: the displaced request returns when a person asks. One that was in error keeps its reason.
+  func setOvertaken(_ range: RequestRange) throws {
+    try change(range) { row in
+      row.isOvertaken = true
+      if row.stateBefore != .refused && row.stateBefore != .blocked { row.setReason(.overtaken) }
     }
   }
 

@@ -13,6 +13,8 @@ struct RequestRow {
   var state: RequestState?
   /// Of a request in the archive: what it is when it returns. Nil: it waits.
   var stateBefore: RequestState?
+  /// Of a displaced request: the server has accepted a younger change of its row since, and it returns when a person asks.
+  var isOvertaken = false
   var reason: String?
   var status: Int?
   var message: String?
@@ -48,13 +50,14 @@ struct RequestRow {
   /// It is neither in error nor in the archive any more.
   mutating func clearState() {
     (state, stateBefore, at) = (nil, nil, nil)
+    isOvertaken = false
     setReason(nil, nil)
   }
 
   // MARK: In the file
 
   static let columns =
-    "first, last, tag, stamp, apart, state, state_before, reason, status, message, blocked_by, at, since, attempts, last_attempt, history"
+    "first, last, tag, stamp, apart, state, state_before, reason, status, message, blocked_by, at, since, attempts, last_attempt, history, overtaken"
 
   /// - Parameter row: its `columns`.
   init(_ row: [Value]) throws {
@@ -72,6 +75,7 @@ struct RequestRow {
     attempts = Int(row[13].integer ?? 0)
     lastAttempt = row[14].integer
     history = try unpayload(row[15]).compactMap { $0.string.flatMap { RequestID($0) } }
+    isOvertaken = row[16].integer == 1
   }
 
   var values: [Value] {
@@ -83,6 +87,7 @@ struct RequestRow {
       text(message), text(blockedBy?.description), integer(at), integer(since), .integer(Int64(attempts)),
       integer(lastAttempt),
       history.isEmpty ? .null : .text(payload(history.map { .text($0.description) })),
+      isOvertaken ? 1 : .null,
     ]
   }
 }

@@ -16,8 +16,10 @@ final class RetryJoining {
   }
 
   /// Failed requests without a later edit stay as they are. With nothing under way. Answers as `join`.
-  func joinEdited() throws -> [RequestID: RequestID?] {
-    try join(try context.failedRequests()) { failed, cluster in
+  ///
+  /// - Parameter returned: not the failed ones, but these, which have been displaced.
+  func joinEdited(_ returned: [RequestRange]? = nil) throws -> [RequestID: RequestID?] {
+    try join(try returned ?? context.failedRequests()) { failed, cluster in
       cluster.lastQueued ?? 0 > failed.first
     }
   }

@@ -32,6 +32,8 @@ struct Move {
     case none
     /// Those of which a row was edited since.
     case edited
+    /// Requests that came back, of which a row was edited since they were made.
+    case editedOf([RequestRange])
     /// These, where they are failed still, and those of their rows.
     case these([RequestRange])
     /// Every row's requests that wait, where a person has asked for it.
@@ -58,6 +60,8 @@ struct Move {
   var bases = Bases.none
   var upload = Upload.none
   var joins = Joins.none
+  /// Displaced requests that a person wants back, though a younger change of their row was accepted since.
+  var asked: [RequestRange] = []
   /// Requests that leave for good: of the log, and of the archive. In order.
   var removed: [RequestRange] = []
   var removedArchived: [RequestRange] = []

@@ -73,6 +73,7 @@ final class Settling {
 
   private func take() throws {
     try join()
+    for range in move.asked { try context.change(range) { $0.isOvertaken = false } }
     switch move.upload {
     case .none: break
     case .settled(let outcome):
@@ -121,6 +122,9 @@ final class Settling {
     case .edited:
       guard try context.hasErrors() else { return }
       report.joined = try RetryJoining(context, try index()).joinEdited()
+    case .editedOf(let returned):
+      guard !returned.isEmpty else { return }
+      report.joined = try RetryJoining(context, try index()).joinEdited(returned)
     case .these(let failed):
       guard !failed.isEmpty else { return }
       report.joined = try RetryJoining(context, try index()).join(failed)

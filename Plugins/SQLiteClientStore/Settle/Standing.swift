@@ -150,19 +150,25 @@ extension WorkingRows {
   func returnDisplaced() throws {
     guard try context.anyDisplaced() else { return }
     let dependence = try dependenceOfReturning()
-    var waiting = dependence.displacedRequests
-    var firsts = Set(waiting.map(\.first))
+    let overtaken = try context.overtaken()
+    var firsts = Set(dependence.displacedRequests.map(\.first))
+    var waiting = dependence.displacedRequests.filter { !overtaken.contains($0.first) }
+    guard !waiting.isEmpty else { return }
     var isAgain = true
     // One that returns may make room for another.
     while isAgain {
       isAgain = false
       let needs = DisplacedNeeds(dependence, firsts)
       for request in waiting {
-        guard let circle = try needs.circle(of: request) else { continue }
+        guard let circle = try needs.circle(of: request), overtaken.isDisjoint(with: circle.map(\.first)) else {
+          continue
+        }
         var returning: [RequestRange]? = circle
         if try !returns(circle) {
           returning = try needs.together(circle)
-          if let more = returning, try !returns(more) { returning = nil }
+          if let more = returning, try !overtaken.isDisjoint(with: more.map(\.first)) || !returns(more) {
+            returning = nil
+          }
         }
         guard let returning else { continue }
         for request in returning {
@@ -181,7 +187,7 @@ extension WorkingRows {
   /// - Parameter requests: in order.
   private func returns(_ requests: [RequestRange]) throws -> Bool {
     let changes = try requests.map { try context.archived(where: "first = ?1", [.integer($0.first)]) }
-    for change in changes.joined() where try goesByOffer(change) { return false }
+    for change in changes.joined() where try goesByOffer(change) || isBehindSent(change) { return false }
     var before: [RowRef: Work] = [:]
     for change in changes.joined() {
       let ref = RowRef(table: change.table.number, key: change.key)
@@ -218,6 +224,16 @@ extension WorkingRows {
   private func goesByOffer(_ change: StoreContext.ArchivedChange) throws -> Bool {
     try load(change.table, change.key).timeline.steps.contains { step in
       try step.change == .delete && step.seq > change.step.seq && context.isPlainOffer(step.seq)
+    }
+  }
+
+  /// A younger change of the row is under way, and says something of the same part: where the server accepts it, the older one is overtaken.
+  private func isBehindSent(_ change: StoreContext.ArchivedChange) throws -> Bool {
+    try load(change.table, change.key).timeline.steps.contains { step in
+      guard step.seq > change.step.seq, step.change.meets(change.step.change), try !context.isPlainOffer(step.seq)
+      else { return false }
+      let state = try context.state(of: context.range(of: step.seq))
+      return state == .sent || state == .unknownOutcome
     }
   }
 

@@ -47,6 +47,7 @@ struct UploadAcceptance {
     let waiting = try waitingRanges()
     let kept = merged(try context.leftOut().filter { $0.first <= last } + waiting)
     let accepted = gaps(kept)
+    try noteOvertaken(by: accepted)
     let mixed = try mixedRows(kept)
     if outcome.results.commit == nil {
       try context.noteUncommitted(after: connection.integer("SELECT max(id) FROM salvor_history") ?? 0)
@@ -195,6 +196,20 @@ struct UploadAcceptance {
         "SELECT count(*) FROM salvor_log WHERE seq BETWEEN ?1 AND ?2 AND op IN \(StoreContext.changeOperations)", bounds
       ) ?? 0
     return try changes - context.changesBeyondFirst(of: gap)
+  }
+
+  /// A displaced request does not come back by itself over a younger change of its row that the server has accepted: nobody wants the
+  /// older value any more. An offer is older than any change of the queue.
+  private func noteOvertaken(by accepted: [RequestRange]) throws {
+    guard try context.anyDisplaced() else { return }
+    let index = try LogIndex(context)
+    for change in try context.archived(where: "state = 'displaced' AND overtaken IS NULL", []) {
+      let isOvertaken = try index.timeline(change.table, change.key).steps.contains { step in
+        try step.seq > change.step.seq && accepted.holding(step.seq) != nil && step.change.meets(change.step.change)
+          && !context.isPlainOffer(step.seq)
+      }
+      if isOvertaken { try context.setOvertaken(change.range) }
+    }
   }
 
   /// What was accepted without a commit (kept as a conflict version, there already) is newer than the cursor: a recovery

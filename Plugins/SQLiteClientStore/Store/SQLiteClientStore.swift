@@ -276,10 +276,19 @@ public actor SQLiteClientStore: ClientStore {
       // Whatever displaces requests has done so when the upload is chosen: all that is chosen is sent.
       var move = try leavingMove(context)
       move.joins = .edited
-      move.holding = .choose
       move.basesMayBreak = true
       let before = Set(try context.requests(in: .blocked).map(\.first))
-      joined = Set(try context.settle(move).joined.keys.map(\.counter))
+      let returning = try context.anyDisplaced()
+      move.holding = returning ? .none : .choose
+      let settlement = try context.settle(move)
+      joined = Set(settlement.joined.keys.map(\.counter))
+      if returning {
+        // What an edit of its row has brought back goes with that edit.
+        var again = Move()
+        again.joins = .editedOf(settlement.returned)
+        again.holding = .choose
+        joined.formUnion(try context.settle(again).joined.keys.map(\.counter))
+      }
       blocked = Set(try context.requests(in: .blocked).map(\.first)).subtracting(before)
       drawn = try drawUpload(context, groups, blobBytesMax)
     }
