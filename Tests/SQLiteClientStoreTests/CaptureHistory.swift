@@ -130,6 +130,7 @@ struct CaptureHistory {
   // MARK: The check
 
   mutating func check() throws {
+    for table in catalog.tables { try CaptureCatalog.logRemoved(table, on: connection) }
     let after = try readTables()
     var entries: [LogEntry] = []
     try connection.query(

@@ -38,6 +38,37 @@ import Testing
     #expect(again.text.contains(#","f","f"]"#))
   }
 
+  @Test(
+    "an UPDATE OR REPLACE whose cascade takes the updated row along is the delete of both rows",
+    arguments: ["label = '1'", "id = 'p'"], [(false, false), (false, true), (true, false)])
+  func removedWithItsParent(set: String, way: (isQueued: Bool, isOpenedAgain: Bool)) async throws {
+    let schema = Schema(tables: [
+      Table(
+        "node", primaryKey: ["id"],
+        columns: [Column("id", .text), Column("up", .text, nullable: true), Column("label", .text, nullable: true)],
+        references: [Reference(column: "up", table: "node", onDelete: .cascade)], unique: [["label"]])
+    ])
+    var bench = try await StoreBench(schema)
+    if way.isQueued {
+      try bench.write("INSERT INTO node VALUES ('p', NULL, '1'), ('k', 'p', '2'), ('z', NULL, '9')")
+    } else {
+      _ = try await bench.download([("node", ["p", nil, "1"]), ("node", ["k", "p", "2"]), ("node", ["z", nil, "9"])])
+    }
+    try bench.write("UPDATE OR REPLACE node SET \(set) WHERE id = 'k'")
+    #expect(try bench.read("SELECT id FROM node") == [["z"]])
+    if way.isOpenedAgain {
+      await bench.store.close()
+      _ = try await bench.store.open(ClientSetup(schema: schema, principal: "anna"))
+    }
+    let (_, session) = try await bench.uploadText()
+    #expect(session.notices == [])
+    let sent = try await bench.store.requests(in: [.sent], after: nil, limit: 100)
+    #expect(sent.map(\.key).suffix(2) == [["k"], ["p"]] && sent.map(\.operation).suffix(2) == [.delete, .delete])
+    #expect(Set(sent.suffix(2).map(\.id)).count == 1)
+    try await bench.accept(session)
+    #expect(try bench.read("SELECT id FROM node") == [["z"]])
+  }
+
   @Test("a trigger of a child's that writes to the parent while its key changes is part of the key change")
   func childTriggerDuringAKeyChange() async throws {
     var bench = try await StoreBench(

@@ -15,8 +15,8 @@ struct CaptureWorld {
     var columns: [(name: String, pool: [String])]
     /// `ON CONFLICT` targets of upserts, as SQL.
     var targets: [String]
-    /// A row that UPDATE OR REPLACE removes may, by a cascade, take along or change the very row that is being updated.
-    /// SQLite then fires no trigger for what became of it, or one with stale old values: a limit of capture (README).
+    /// A row that UPDATE OR REPLACE removes may, by a foreign key action or a trigger, change the very row that is being updated.
+    /// SQLite then fires a trigger with stale old values: a limit of capture (README).
     var updateMayRemoveItself = false
     /// Columns that triggers alone write.
     var ofTriggers: [String] = []
@@ -42,7 +42,7 @@ private let anything = [
 extension CaptureWorld {
   static let all = [
     family, caseless, untyped, tree, wide, oddNames, triggered, bookkeeping, partial, renamed, strict, deferred,
-    childTriggers, late, temporary,
+    childTriggers, late, temporary, hanging,
   ]
 
   /// Text key, composite key with cascade, SET NULL, ON UPDATE CASCADE.
@@ -282,6 +282,23 @@ extension CaptureWorld {
         targets: ["(id)"], updateMayRemoveItself: true),
       FuzzTable(
         name: "c", key: ["id"], columns: [("id", numbers), ("p", nullableTexts), ("v", nullableNumbers)],
+        targets: ["(id)"]),
+    ])
+
+  /// Rows that hang on others of their table: an UPDATE OR REPLACE that removes the parent takes the updated row along.
+  static let hanging = CaptureWorld(
+    name: "hanging",
+    sql: """
+      CREATE TABLE node (id TEXT NOT NULL PRIMARY KEY, up TEXT REFERENCES node (id) ON DELETE CASCADE, label TEXT UNIQUE, place INTEGER UNIQUE);
+      CREATE TABLE leaf (id INTEGER PRIMARY KEY, node TEXT REFERENCES node (id) ON DELETE CASCADE, note TEXT UNIQUE);
+      """,
+    tables: [
+      FuzzTable(
+        name: "node", key: ["id"],
+        columns: [("id", texts), ("up", nullableTexts), ("label", nullableTexts), ("place", nullableNumbers)],
+        targets: ["(id)", "(label)"]),
+      FuzzTable(
+        name: "leaf", key: ["id"], columns: [("id", numbers), ("node", nullableTexts), ("note", nullableTexts)],
         targets: ["(id)"]),
     ])
 

@@ -172,6 +172,31 @@ let inspectionTables = Schema(tables: [
     #expect(try await bench.store.status().queued == 0)
   }
 
+  @Test("what an application's trigger writes when Salvor sets a dirty column is captured, also in the same table")
+  func triggersOfTheDirtyColumn() async throws {
+    let bench = try await Self.bench()
+    try bench.write(
+      """
+      CREATE TRIGGER old AFTER UPDATE ON inspection WHEN NEW.id NOT LIKE '%.old' BEGIN
+        INSERT OR IGNORE INTO inspection (id, title) VALUES (NEW.id || '.old', OLD.title);
+        UPDATE answer SET note = 'seen' WHERE inspection_id = NEW.id;
+      END
+      """)
+    // Salvor's triggers are newer again, and fire first.
+    _ = try await bench.store.beginSession(groups: nil)
+    await bench.store.endSession()
+    try bench.write(
+      "INSERT INTO inspection (id, title) VALUES ('j', 'y'); UPDATE inspection SET title = 'z' WHERE id = 'i'")
+    #expect(try bench.read("SELECT id FROM inspection ORDER BY id") == [["i"], ["i.old"], ["j"], ["j.old"]])
+    #expect(
+      try Set(Self.queue(bench)) == [
+        ["insert", "inspection", "j"], ["insert", "inspection", "j.old"], ["update", "inspection", "i"],
+        ["insert", "inspection", "i.old"], ["update", "answer", "a"], ["update", "answer", "b"],
+      ])
+    _ = try await bench.store.beginSession(groups: nil)
+    #expect(try bench.read("SELECT DISTINCT IsDirty FROM inspection") == [[1]])
+  }
+
   @Test("a database from before: what another program marked is to be deleted, the rest is sent, and all is dirty")
   func adoptsMarks() async throws {
     let bench = try await StoreBench(

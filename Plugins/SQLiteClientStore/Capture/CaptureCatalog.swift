@@ -43,9 +43,10 @@ struct CaptureCatalog: Sendable, Hashable {
     try catalog.makeMarkTables(on: connection)
     try catalog.makeMovingTable(on: connection)
     for table in catalog.tables {
-      try makePendingTable(table, on: connection)
       let triggers = CaptureTriggers(table)
       let isMissing = try isAnyMissing(triggers.triggers + [triggers.replacingTrigger], connection)
+      if !isMissing { try logRemoved(table, on: connection) }
+      try makePendingTable(table, on: connection)
       try restoreView(table, on: connection)
       let restored =
         try restoreTriggers(
@@ -86,6 +87,7 @@ struct CaptureCatalog: Sendable, Hashable {
     let names = tables.map(\.pending) + ["salvor_moving"]
     let isThere = names.map { "EXISTS (SELECT 1 FROM \($0))" }.joined(separator: ", ")
     for (name, value) in zip(names, try connection.rows("SELECT \(isThere)").first ?? []) where value == 1 {
+      if let table = tables.first(where: { $0.pending == name }) { try Self.logRemoved(table, on: connection) }
       try connection.execute("DELETE FROM \(name)")
     }
   }
@@ -198,6 +200,13 @@ struct CaptureCatalog: Sendable, Hashable {
     try connection.execute(
       "DROP TABLE IF EXISTS salvor_moving; CREATE TABLE salvor_moving (id INTEGER PRIMARY KEY, \(columns.dropFirst().joined(separator: ", ")))"
     )
+  }
+
+  /// Rows that a REPLACE removed and no trigger told of (`TriggerParts.removed`).
+  static func logRemoved(_ table: CapturedTable, on connection: SQLiteConnection) throws {
+    guard table.mayRemoveItself, try connection.integer("SELECT 1 FROM \(table.pending) LIMIT 1") != nil else { return }
+    try connection.run(TriggerParts(table).removed(where: "1"))
+    try connection.execute("DELETE FROM \(table.pending)")
   }
 
   private static func makePendingTable(_ table: CapturedTable, on connection: SQLiteConnection) throws {

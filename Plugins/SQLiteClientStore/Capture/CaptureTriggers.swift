@@ -66,7 +66,8 @@ struct CaptureTriggers {
     let parts = TriggerParts(table)
     replacingTrigger = parts.insertReplacing
     triggers =
-      [
+      parts.dirtyTriggers
+      + [
         parts.beforeInsert, parts.insertWithCopies, parts.insertAlone,
         parts.beforeUpdate, parts.beforeKeyChange, parts.beforeDelete, parts.refreshCopies, parts.update,
         parts.updateVictims, parts.keyChange,
@@ -113,7 +114,7 @@ struct TriggerParts {
   var beforeInsert: CaptureTriggers.Trigger {
     let exists = t.conflicts.map { "EXISTS (SELECT 1 FROM \(name) x WHERE \($0))" }
     return trigger(
-      "bi", "BEFORE INSERT", when: exists.joined(separator: "\n    OR "), copies(t.conflicts) + [trim])
+      "bi", "BEFORE INSERT", when: exists.joined(separator: "\n    OR "), copies(t.conflicts) + trim)
   }
 
   func copies(_ conditions: [String], besides: String = "") -> [String] {
@@ -124,9 +125,18 @@ struct TriggerParts {
   }
 
   /// Copies of statements that are done are told from those of one under way only by their age.
-  var trim: String {
+  var trim: [String] {
     let kept = 4 + 2 * t.uniques.count
-    return "DELETE FROM \(t.pending) WHERE id <= (SELECT max(id) FROM \(t.pending)) - \(kept)"
+    let isOld = "id <= (SELECT max(id) FROM \(t.pending)) - \(kept)"
+    return (t.mayRemoveItself ? [removed(where: "p.\(isOld)")] : []) + ["DELETE FROM \(t.pending) WHERE \(isOld)"]
+  }
+
+  /// Of the copies (alias `p`) those that no AFTER trigger asked for, and whose rows are gone: an UPDATE OR REPLACE removed a row that the
+  /// updated one hung on, and a foreign key action took the updated one along. Its own delete is in the log, before this.
+  func removed(where condition: String) -> String {
+    logDelete(
+      .delete, t.pendingColumn,
+      from: "FROM \(t.pending) p WHERE \(condition) AND \(t.pendingIsNewest) AND \(t.isGone(t.pendingColumn))")
   }
 
   /// The usual insert: nothing was in the way.
@@ -135,7 +145,7 @@ struct TriggerParts {
       "ai", "AFTER INSERT", when: "NOT \(hasCopies)\(t.andHasKey(t.new))\(t.andUnmarked("NEW"))\(andNotTaken(t.new))",
       [
         "INSERT INTO \(log) (t, op, \(t.logColumns(t.keySlots))) VALUES (\(t.number), \(LogOperation.insert.rawValue), \(values(t.keySlots, t.new)))"
-      ] + setDirty)
+      ])
   }
 
   /// With copies: which of their rows are gone is marked, and the rest is `insertReplacing`'s.
@@ -145,7 +155,7 @@ struct TriggerParts {
       [
         "UPDATE \(t.pending) SET gone = \(t.isGone(t.keptColumn))",
         "INSERT INTO \(t.replacing) VALUES (\(values(all, t.new))\(t.deletedFlag.map { ", " + CapturedTable.isSet($0, "NEW") } ?? ""))",
-      ] + setDirty)
+      ])
   }
 
   /// Rows gone are deletes; a copy under the row's own key makes it an update of what differs. Older copies of the own key
@@ -214,7 +224,7 @@ struct TriggerParts {
     let changes = columns.isEmpty ? "" : "\(t.anyDiffers(conflictSlots, t.old, t.new)) AND "
     return trigger(
       "bu", "BEFORE UPDATE\(columns)", when: "\(changes)(\(exists))",
-      copies(t.conflicts, besides: others) + [trim])
+      copies(t.conflicts, besides: others) + trim)
   }
 
   /// Copies follow the row while a statement is under way: a BEFORE trigger of the application's may change it.
@@ -231,9 +241,13 @@ struct TriggerParts {
     guard !t.otherSlots.isEmpty else { return nil }
     return trigger(
       "au", "AFTER UPDATE",
-      when: "\(keyIsSame) AND \(t.anyDiffers(t.otherSlots, t.old, t.new))\(t.andHasKey(t.new))"
-        + "\(t.andUnmarked("OLD"))\(t.andUnmarked("NEW"))\(andNotTaken(t.old))",
-      [logUpdate(from: "", old: t.old)] + setDirty)
+      when: updates, [logUpdate(from: "", old: t.old)])
+  }
+
+  /// The row is another one now, under its key.
+  var updates: String {
+    "\(keyIsSame) AND \(t.anyDiffers(t.otherSlots, t.old, t.new))\(t.andHasKey(t.new))"
+      + "\(t.andUnmarked("OLD"))\(t.andUnmarked("NEW"))\(andNotTaken(t.old))"
   }
 
   private var updateKind: String {
@@ -331,7 +345,7 @@ struct TriggerParts {
         logDelete(.joinedDelete, t.old, onlyJoinedWhere: isThereAnew, where: t.andUnmarked("OLD")),
         logInsert(t.new, where: isThereAnew), logInsert(t.old, where: isThere(t.old)),
         "DELETE FROM \(t.pending) WHERE NOT (\(t.sameKey(t.keptColumn, t.old))) AND (\(t.sameKey(t.keptColumn, t.new)) OR \(t.isGone(t.keptColumn)))",
-      ] + forgetMarksOfChangedKey + setDirty)
+      ] + forgetMarksOfChangedKey)
   }
 
   private func logInsert(_ key: (Int) -> String, where condition: String) -> String {

@@ -77,6 +77,8 @@ struct CapturedTable: Sendable, Hashable {
   /// A mark takes rows of other tables along, or is on rows whose mark does: its rows stand in `salvor_marking` for a while.
   var hasRowsOfMarks = false
 
+  /// Foreign key actions may lead from a row of it to another one.
+  var mayRemoveItself: Bool { isParentOfActions && !actions.isEmpty }
   /// Marks delete rows of it.
   var isMarked: Bool { deletedFlag != nil || hasRowsOfMarks }
   var key: ArraySlice<Column> { columns.prefix(keyCount) }

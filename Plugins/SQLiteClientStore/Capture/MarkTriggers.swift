@@ -42,10 +42,22 @@ extension TriggerParts {
   // MARK: Dirty
 
   /// The row has a request now. Nothing is done where it says so already.
-  var setDirty: [String] {
+  ///
+  /// In triggers of their own, which fire after those that capture: what the application's triggers write to the table when they see the column change
+  /// is captured too. SQLite fires no trigger within itself.
+  var dirtyTriggers: [CaptureTriggers.Trigger] {
     guard let dirty = t.dirtyFlag else { return [] }
-    return [
+    let isClean = "NOT \(CapturedTable.isSet(dirty, "NEW"))"
+    let set = [
       "UPDATE \(name) SET \(quoted(dirty)) = 1 WHERE \(own(t.new)) AND NOT \(CapturedTable.isSet(dirty, name))\(andNotByEngine)"
+    ]
+    let changes =
+      ["(\(keyChanges))"] + (t.otherSlots.isEmpty ? [] : ["(\(updates))"])
+      + (t.deletedFlag.map { ["(\(marks($0)))"] } ?? [])
+    return [
+      trigger(
+        "ti", "AFTER INSERT", when: isClean + t.andHasKey(t.new) + t.andUnmarked("NEW") + andNotTaken(t.new), set),
+      trigger("tu", "AFTER UPDATE", when: "\(isClean) AND (\(changes.joined(separator: " OR ")))", set),
     ]
   }
 
@@ -112,10 +124,12 @@ extension TriggerParts {
   private func markTrigger(_ what: String, _ deleted: String, from: String, to: String, _ statements: [String])
     -> CaptureTriggers.Trigger
   {
-    trigger(
-      what, "AFTER UPDATE OF \(quoted(deleted))",
-      when: "\(CapturedTable.isSet(deleted, to)) AND NOT \(CapturedTable.isSet(deleted, from)) AND \(keyIsSame)"
-        + t.andHasKey(t.new) + andNotTaken(t.new) + andNotByEngine, statements)
+    trigger(what, "AFTER UPDATE OF \(quoted(deleted))", when: marks(deleted, from: from, to: to), statements)
+  }
+
+  private func marks(_ deleted: String, from: String = "OLD", to: String = "NEW") -> String {
+    "\(CapturedTable.isSet(deleted, to)) AND NOT \(CapturedTable.isSet(deleted, from)) AND \(keyIsSame)"
+      + t.andHasKey(t.new) + andNotTaken(t.new) + andNotByEngine
   }
 
   private var markSet: CaptureTriggers.Trigger? {
@@ -124,7 +138,7 @@ extension TriggerParts {
     return markTrigger(
       "ms", deleted, from: "OLD", to: "NEW",
       spreading.log + [logDelete(.delete, t.old)] + spreading.mark
-        + ["DELETE FROM \(t.pending) WHERE \(t.sameKey(t.keptColumn, t.new))"] + setDirty)
+        + ["DELETE FROM \(t.pending) WHERE \(t.sameKey(t.keptColumn, t.new))"])
   }
 
   /// What a mark does to the rows below: the statements before the row's own delete is logged, and those after it.

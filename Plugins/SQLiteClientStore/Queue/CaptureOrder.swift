@@ -11,8 +11,11 @@ struct CaptureOrder {
   func mend() throws -> [String] {
     let connection = context.connection
     let done = try connection.state(.rangesUpTo)?.integer ?? 0
+    guard try connection.lastCounter() > done else { return [] }
+    for table in context.catalog.tables { try CaptureCatalog.logRemoved(table, on: connection) }
+    // A trigger does not set the column of what the application's triggers write while it sets another row's.
+    for table in context.catalog.tables { try context.noteDirty(table, after: done, onlyClean: true) }
     let last = try connection.lastCounter()
-    guard last > done else { return [] }
     let doubtful = try doubtfulRows(after: done)
     guard !doubtful.isEmpty else { return [] }
     let index = try LogIndex(context)

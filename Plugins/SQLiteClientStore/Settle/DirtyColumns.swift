@@ -66,12 +66,16 @@ extension StoreContext {
   }
 
   /// The same of all rows whose changes the engine logged after a counter.
-  func noteDirty(_ table: CapturedTable, after counter: Int64) throws {
-    guard table.dirtyFlag != nil else { return }
+  ///
+  /// - Parameter onlyClean: those whose column does not say so.
+  func noteDirty(_ table: CapturedTable, after counter: Int64, onlyClean: Bool = false) throws {
+    guard let dirty = table.dirtyFlag else { return }
     let keys = table.keySlots.map { "k\($0)" }.joined(separator: ", ")
     let values = table.keySlots.map { "v\($0)" }.joined(separator: ", ")
+    let isClean =
+      " AND EXISTS (SELECT 1 FROM \(quoted(table.name)) x WHERE \(table.rowAt(markedToo: true) { "l.v\($0)" }) AND NOT \(CapturedTable.isSet(dirty, "x")))"
     try connection.run(
-      "INSERT INTO salvor_dirty (t, \(keys)) SELECT DISTINCT t, \(values) FROM salvor_log WHERE seq > ?1 AND t = ?2 AND op IN \(Self.changeOperations)",
+      "INSERT INTO salvor_dirty (t, \(keys)) SELECT DISTINCT t, \(values) FROM salvor_log l WHERE seq > ?1 AND t = ?2 AND op IN \(Self.changeOperations)\(onlyClean ? isClean : "")",
       .integer(counter), .integer(table.number))
   }
 
