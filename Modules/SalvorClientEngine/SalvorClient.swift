@@ -406,6 +406,9 @@ public actor SalvorClient {
       let entries = try? await configuration.store.requests(
         in: [.refused, .blocked, .displaced], after: nil, limit: limit)
     else { return }
+    let displaced = Set(entries.filter { $0.state == .displaced }.map(\.id.counter))
+    report.displaced += Int64(displaced.intersection(report.displacedCounters).count)
+    report.displacedCounters = []
     for entry in entries {
       if entries.count < limit {
         report.changed.add(entry.key, of: entry.table)

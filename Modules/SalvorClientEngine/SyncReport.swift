@@ -41,6 +41,8 @@ public struct SyncReport: Sendable {
   public var refused: Int64 = 0
   /// Their first counters, as long as the archive has them: one that is sent again with a later edit is not counted twice.
   var refusedCounters: Set<Int64> = []
+  /// Of requests that could not stand as a session began, the first counters, until it is known which of them came back with the download.
+  var displacedCounters: Set<Int64> = []
   /// Requests that met a change of somebody else's and were settled by the conflict policy.
   public var conflicts: Int64 = 0
   /// Offers of rows that a restored server had lost (semantics 10): those that brought something back, and those that found a newer
@@ -77,6 +79,18 @@ public struct SyncReport: Sendable {
 
   /// Nothing was done yet.
   public init() {}
+
+  /// What became of requests as a session began.
+  mutating func count(_ session: ClientSession) {
+    // What this sync saw refused and now sends again with a later edit is not in the archive any more.
+    let again = refusedCounters.intersection(session.joined)
+    refusedCounters.subtract(again)
+    refused -= Int64(again.count)
+    // What depends on a request in error is not sent: it is in the archive, as where both were sent together.
+    refused += Int64(session.blocked.subtracting(refusedCounters).count)
+    refusedCounters.formUnion(session.blocked)
+    displacedCounters.formUnion(session.displaced)
+  }
 
   mutating func fail(_ error: SalvorError) {
     self.error = error

@@ -281,15 +281,18 @@ public struct ClientSession: Sendable {
   public var joined: Set<Int64>
   /// The first counters of requests that this session does not send, since they depend on one in error: the archive has them now.
   public var blocked: Set<Int64>
+  /// The first counters of requests that cannot stand, found as the session began: they are in the archive, and not in their rows, now.
+  public var displaced: Set<Int64>
   /// Of rows that are here `apply` takes the changed columns alone. A part of a row that is not here makes it throw
   /// `inconsistent-download`, unless the row comes whole later in the same download. False: it takes whole rows.
   public var takesParts: Bool
   /// By default nothing is to be sent, nothing was mended, and the server must send whole rows.
   public init(
     state: ClientState, upload: PendingUpload? = nil, notices: [String] = [], joined: Set<Int64> = [],
-    blocked: Set<Int64> = [], takesParts: Bool = false
+    blocked: Set<Int64> = [], displaced: Set<Int64> = [], takesParts: Bool = false
   ) {
     self.blocked = blocked
+    self.displaced = displaced
     self.takesParts = takesParts
     self.state = state
     self.upload = upload

@@ -95,11 +95,12 @@ import Testing
       "PRAGMA foreign_keys = OFF; DELETE FROM node WHERE id = 1; REPLACE INTO node VALUES (3, 77, NULL); UPDATE node SET rank = 6 WHERE id = 2"
     )
     #expect(try !bench.isWhole())
-    _ = try await bench.store.beginSession(groups: nil)
+    let session = try await bench.store.beginSession(groups: nil)
+    #expect(session.displaced.count == 2)
     #expect(try bench.read("SELECT * FROM node ORDER BY id") == [[1, nil, 5], [2, 1, 6], [3, nil, nil]])
     #expect(try bench.isWhole())
     let displaced = try await bench.store.requests(in: [.displaced], after: nil, limit: 10)
-    #expect(displaced.map(\.reason) == ["missing-parent", "missing-parent"])
+    #expect(displaced.map(\.reason) == ["referenced", "missing-parent"])
     #expect(displaced.map(\.key) == [[1], [3]])
     #expect(try await bench.store.requests(in: [.sent], after: nil, limit: 10).map(\.key) == [[2]])
     await bench.store.endSession()
@@ -208,6 +209,23 @@ import Testing
     #expect(try bench.read("SELECT count(*) FROM heard") != heard)
     // The application's own insert set it before; the download did not.
     #expect(try bench.read("SELECT id, rank FROM node ORDER BY id") == [[1, 1001], [2, 8]])
+    #expect(try bench.isWhole())
+  }
+
+  @Test(
+    "a row with a request that an application's trigger deletes during a download is what the download makes of it",
+    arguments: [false, true], ["BEFORE", "AFTER"])
+  func cascadesOfTriggers(isDeleted: Bool, time: String) async throws {
+    var bench = try await StoreBench(Self.schema)
+    try bench.write("CREATE TRIGGER app \(time) DELETE ON node BEGIN DELETE FROM leaf WHERE note = OLD.rank; END")
+    _ = try await bench.download([
+      ("node", [1, nil, nil]), ("node", [2, nil, 7]), ("leaf", [1, 1, nil, "7"]), ("leaf", [1, 2, nil, "8"]),
+    ])
+    try bench.write("UPDATE leaf SET note = '7' WHERE line = 2")
+    _ = try await bench.download(deleted: (isDeleted ? [("leaf", [1, 2])] : []) + [("node", [2])])
+    #expect(
+      try bench.read("SELECT line, note FROM leaf ORDER BY line") == (isDeleted ? [[1, "7"]] : [[1, "7"], [2, "7"]]))
+    #expect(try await bench.store.status().displaced == (isDeleted ? 1 : 0))
     #expect(try bench.isWhole())
   }
 

@@ -131,14 +131,8 @@ struct SyncSession {
     if configuration.optimisesQueue { _ = try await store.optimiseQueue() }
     var session = try await beginSession(groups)
     LogContext.current?.set("remote", session.state.remoteID.text)
-    // What this sync saw refused and now sends again with a later edit is not in the archive any more.
-    let again = report.refusedCounters.intersection(session.joined)
-    report.refusedCounters.subtract(again)
-    report.refused -= Int64(again.count)
-    // What depends on a request in error is not sent: it is in the archive, as where both were sent together.
-    report.refused += Int64(session.blocked.subtracting(report.refusedCounters).count)
-    report.refusedCounters.formUnion(session.blocked)
-    if !session.blocked.isEmpty { isArchiveTouched = true }
+    report.count(session)
+    if !session.blocked.isEmpty || !session.displaced.isEmpty { isArchiveTouched = true }
     // A session that is begun again says the same again; what a recovery before it said stays.
     report.notices += session.notices.filter { !report.notices.contains($0) }
     if onlyUploads, session.upload == nil { return }

@@ -171,13 +171,16 @@ public actor MemoryClientStore: ClientStore {
         sequence: current, isResend: true, lastCounter: state.outgoing.map(\.lastCounter).max() ?? 0)
       return ClientSession(state: self.state(of: state), upload: upload, notices: notices, takesParts: true)
     }
+    let before = state.displacedCounters
     state.offerWithheld()
     if state.staged.isEmpty { _ = state.removeLeaving() }
     let (outgoing, joined) = try state.chooseOutgoing(
       groups, BlobBudget(bytesMin: limits.blobReferenceBytesMin, bytesMax: blobBytesMax), try constraints(state))
+    let displaced = state.displacedCounters.subtracting(before)
     guard !outgoing.isEmpty else {
       database.state = state
-      return ClientSession(state: self.state(of: state), notices: notices, joined: joined, takesParts: true)
+      return ClientSession(
+        state: self.state(of: state), notices: notices, joined: joined, displaced: displaced, takesParts: true)
     }
     let sequence = SequenceID(from: random)
     state.outgoing = outgoing
@@ -187,7 +190,8 @@ public actor MemoryClientStore: ClientStore {
     let upload = PendingUpload(
       sequence: sequence, isResend: false, lastCounter: outgoing.map(\.lastCounter).max() ?? 0)
     return ClientSession(
-      state: self.state(of: state), upload: upload, notices: notices, joined: joined, takesParts: true)
+      state: self.state(of: state), upload: upload, notices: notices, joined: joined, displaced: displaced,
+      takesParts: true)
   }
 
   /// Does nothing where this store has no session.

@@ -9,7 +9,7 @@ extension ClientContent {
     _ groups: Set<String>?, _ budget: BlobBudget, _ constraints: Constraints
   ) throws -> (requests: [Request], joined: Set<Int64>) {
     var joined = joinEdited()
-    let displaced = Set(requests.filter { $0.state == .displaced }.map(\.firstCounter))
+    let displaced = displacedCounters
     try remake(constraints)
     // What an edit of its row has brought back goes with that edit.
     joined.formUnion(joinEdited(displaced))
@@ -35,6 +35,8 @@ extension ClientContent {
     if !outgoing.isEmpty { healDue = false }
     return (outgoing, joined)
   }
+
+  var displacedCounters: Set<Int64> { Set(requests.filter { $0.state == .displaced }.map(\.firstCounter)) }
 
   /// Accepted requests leave the queue and the bases take their effect; refused ones stay in their rows as archive
   /// entries.

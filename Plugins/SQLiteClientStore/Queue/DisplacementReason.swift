@@ -5,6 +5,8 @@ enum DisplacementReason: String {
   /// A unique value that another row has, or a row that the table does not take.
   case constraint
   case missingParent = "missing-parent"
+  /// A delete of a row that others reference.
+  case referenced
   /// It depends on one that is displaced.
   case blocked
   /// A younger change of its row was accepted meanwhile.
@@ -15,6 +17,7 @@ enum DisplacementReason: String {
     case .rowGone: "The row that it changes is not there."
     case .constraint: "What the server has is in its way, or the table does not take the row."
     case .missingParent: "The row that it needs is not there."
+    case .referenced: "It deletes a row that others reference. Delete those, or let them reference another row, and retry it."
     case .blocked: "It depends on a change that cannot stand beside what the server has."
     case .overtaken:
       "The server has accepted a newer change of the row since. Retry it to have this one after all, or delete the entry."

@@ -48,6 +48,12 @@ extension StoreContext {
     return try connection.text(.uploadState).flatMap { RequestState(rawValue: $0) } ?? .sent
   }
 
+  /// The change of the log is a delete.
+  func isDelete(_ counter: Int64) throws -> Bool {
+    try connection.integer(
+      "SELECT 1 FROM salvor_log WHERE seq = ?1 AND op IN \(Self.deleteOperations)", .integer(counter)) != nil
+  }
+
   /// Throws `outcome-unknown` for the first of these that belongs to an upload whose outcome is not known.
   func refuseUnderWay(_ requests: [RequestRange]) throws {
     guard let sequence: SequenceID = try connection.identifier(.current) else { return }

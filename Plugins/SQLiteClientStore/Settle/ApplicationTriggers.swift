@@ -10,10 +10,16 @@ extension StoreContext {
   func namingTriggers<Result>(_ body: () throws -> Result) throws -> Result {
     do {
       return try body()
-    } catch let error as SalvorError where error.sqliteCode.map({ $0 & 0xff == SQLITE_ERROR }) ?? false {
+    } catch let error as SalvorError where Self.isTriggers(error) {
       guard connection.isInTransaction, let named = try? brokenTrigger(error) else { throw error }
       throw named
     }
+  }
+
+  /// With foreign keys off nothing but a trigger refuses a DELETE by a constraint.
+  private static func isTriggers(_ error: SalvorError) -> Bool {
+    guard let code = error.sqliteCode.map({ $0 & 0xff }) else { return false }
+    return code == SQLITE_ERROR || (code == SQLITE_CONSTRAINT && error.context["sql"]?.hasPrefix("DELETE FROM ") == true)
   }
 
   private struct Trigger {

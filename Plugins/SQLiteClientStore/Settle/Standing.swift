@@ -53,6 +53,7 @@ extension WorkingRows {
   @discardableResult
   func displace(_ counter: Int64, _ reason: DisplacementReason) throws -> [RequestRange] {
     let culprit = try context.range(of: counter)
+    let reason = try reason == .missingParent && context.isDelete(counter) ? .referenced : reason
     let leaving = try dependenceNow().dependents(of: [culprit])
     let refs = try loadRows(of: leaving)
     displaced += leaving

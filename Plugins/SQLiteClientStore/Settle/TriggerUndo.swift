@@ -27,8 +27,11 @@ extension WorkingRows {
     }
     for ref in refs where rows[ref] == nil {
       guard let table = context.catalog.table(number: ref.table) else { continue }
-      // A row that came whole is written whole again; of one that came in part the rest is as it was before the triggers.
-      let isWhole = try touched.wasWritten(table, ref.key) && !touched.wasWrittenInPart(table, ref.key)
+      // A row that came whole is written whole again; of one that came in part the rest is as it was before the triggers. One with requests
+      // is written with the others.
+      let isWhole =
+        try touched.wasWritten(table, ref.key) && !touched.wasWrittenInPart(table, ref.key)
+        && !comesIntoWork(table, ref.key)
       if again != nil && isWhole { continue }
       try load(table, ref.key)
       unchecked.insert(ref)

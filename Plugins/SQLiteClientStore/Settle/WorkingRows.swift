@@ -248,11 +248,13 @@ final class WorkingRows {
     do {
       try context.connection.savepoint("salvor_write") {
         // In a fixed order, so that a history runs the same way twice.
-        try write(Self.inOrder(waiting))
+        let failure = try unlessStuck { try write(Self.inOrder(waiting)) }
         if firesTriggers, try undoTriggers() {
           firesTriggers = false
           defer { firesTriggers = true }
           try write(Self.inOrder(rows.filter { $0.value.shown != $0.value.timeline.current }.keys))
+        } else if let failure {
+          throw failure
         }
         guard try isProven() else { throw Refused(culprits: []) }
       }
@@ -263,6 +265,18 @@ final class WorkingRows {
       rows = before
       markedOut = markedBefore
       return refused.culprits
+    }
+  }
+
+  /// Answers why rows could not be written: what triggers wrote may be in their way.
+  private func unlessStuck(_ body: () throws -> Void) throws -> (any Error)? {
+    do {
+      try body()
+      return nil
+    } catch let refused as Refused {
+      return refused
+    } catch let error as SalvorError where error.sqliteCode == nil {
+      return error
     }
   }
 

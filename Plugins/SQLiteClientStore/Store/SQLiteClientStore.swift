@@ -261,6 +261,7 @@ public actor SQLiteClientStore: ClientStore {
     var drawn: PendingUpload?
     var joined: Set<Int64> = []
     var blocked: Set<Int64> = []
+    var displaced: Set<Int64> = []
     try connection.transaction {
       notices += try straighten(context)
       try RequestSorting(context).sort()
@@ -278,7 +279,8 @@ public actor SQLiteClientStore: ClientStore {
       move.joins = .edited
       move.basesMayBreak = true
       let before = Set(try context.requests(in: .blocked).map(\.first))
-      let returning = try context.anyDisplaced()
+      let displacedBefore = Set(try context.displacedRequests().map(\.first))
+      let returning = !displacedBefore.isEmpty
       move.holding = returning ? .none : .choose
       let settlement = try context.settle(move)
       joined = Set(settlement.joined.keys.map(\.counter))
@@ -290,12 +292,14 @@ public actor SQLiteClientStore: ClientStore {
         joined.formUnion(try context.settle(again).joined.keys.map(\.counter))
       }
       blocked = Set(try context.requests(in: .blocked).map(\.first)).subtracting(before)
+      displaced = Set(try context.displacedRequests().map(\.first)).subtracting(displacedBefore)
       drawn = try drawUpload(context, groups, blobBytesMax)
     }
     checkedSchema = try connection.schemaVersion()
     if drawn?.isResend == false { try writeIdentity(context) }
     return ClientSession(
-      state: try state(context), upload: drawn, notices: notices, joined: joined, blocked: blocked, takesParts: true)
+      state: try state(context), upload: drawn, notices: notices, joined: joined, blocked: blocked, displaced: displaced,
+      takesParts: true)
   }
 
   /// Rows that no subscription covers go as soon as nothing waits that needs them, though nothing is downloaded.
