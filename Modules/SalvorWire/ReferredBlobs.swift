@@ -54,7 +54,7 @@ public func placedBlobs(
       case .table(let name, let names):
         (table, columns) = (name, names)
         keyPlaces = (primaryKey(name) ?? []).compactMap { key in
-          names.firstIndex { $0.lowercased() == key.lowercased() }
+          names.firstIndex { $0.folded == key.folded }
         }
       case .row, .part:
         var place = 0

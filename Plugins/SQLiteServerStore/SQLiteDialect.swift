@@ -90,10 +90,10 @@ extension TableShape {
   /// Foreign keys by which a delete of a parent changes its rows.
   func actingKeys(_ schema: Schema) -> [ActingKey] {
     foreignKeys.compactMap { key in
-      guard let onDelete = OnDelete(rawValue: key.onDelete.lowercased()), [.cascade, .setNull].contains(onDelete) else {
+      guard let onDelete = OnDelete(rawValue: key.onDelete.folded), [.cascade, .setNull].contains(onDelete) else {
         return nil
       }
-      let parent = schema.tables.first { $0.name.lowercased() == key.parent.lowercased() }
+      let parent = schema.tables.first { $0.name.folded == key.parent.folded }
       return ActingKey(
         columns: key.columns, parent: key.parent,
         parentColumns: key.parentColumns.isEmpty ? parent?.primaryKey ?? [] : key.parentColumns, onDelete: onDelete)

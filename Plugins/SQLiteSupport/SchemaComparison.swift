@@ -91,7 +91,7 @@ public struct SchemaComparison: Sendable, Hashable {
   private mutating func compareColumns(_ table: Table, _ shape: TableShape) {
     for column in table.columns {
       guard let found = shape.column(column.name) else {
-        if shape.generated.contains(where: { $0.lowercased() == column.name.lowercased() }) {
+        if shape.generated.contains(where: { $0.folded == column.name.folded }) {
           refuse(table, column.name, "is a generated column; leave it out of the schema")
         } else if table.primaryKey.contains(column.name) {
           refuse(table, column.name, "is missing in the table and part of the schema's primary key")
@@ -112,24 +112,24 @@ public struct SchemaComparison: Sendable, Hashable {
       }
     }
     for column in shape.columns
-    where !table.columns.contains(where: { $0.name.lowercased() == column.name.lowercased() }) {
+    where !table.columns.contains(where: { $0.name.folded == column.name.folded }) {
       refuse(table, column.name, "is in the table, not in the schema (was it dropped or renamed?)")
       refusals[refusals.count - 1].isUnnamed = !column.notNull || column.defaultSQL != nil
     }
   }
 
   private mutating func compareKeys(_ table: Table, _ shape: TableShape) {
-    let key = shape.primaryKey.map { $0.lowercased() }
-    if key != table.primaryKey.map({ $0.lowercased() }) {
+    let key = shape.primaryKey.map { $0.folded }
+    if key != table.primaryKey.map({ $0.folded }) {
       let found = shape.primaryKey.isEmpty ? "none" : shape.primaryKey.joined(separator: ", ")
       refuse(
         table, nil,
         "the primary key is \(found) in the table, \(table.primaryKey.joined(separator: ", ")) in the schema")
     }
     let indexes = shape.uniqueIndexes.filter { $0.condition == nil }.map { index in
-      Set(index.columns.map { $0.name?.lowercased() ?? "" })
+      Set(index.columns.map { $0.name?.folded ?? "" })
     }
-    for unique in table.unique where !indexes.contains(Set(unique.map { $0.lowercased() })) {
+    for unique in table.unique where !indexes.contains(Set(unique.map { $0.folded })) {
       refuse(table, unique.joined(separator: ", "), "has no UNIQUE constraint in the table", isConstraint: true)
     }
     for index in shape.uniqueIndexes
@@ -160,14 +160,14 @@ public struct SchemaComparison: Sendable, Hashable {
       // A column that is being added brings its own foreign key.
       guard shape.column(reference.column) != nil else { continue }
       let found = shape.foreignKeys.first {
-        $0.columns.map { $0.lowercased() } == [reference.column.lowercased()]
-          && $0.parent.lowercased() == reference.table.lowercased()
+        $0.columns.map { $0.folded } == [reference.column.folded]
+          && $0.parent.folded == reference.table.folded
       }
       guard let found else {
         refuse(table, reference.column, "has no foreign key to \(reference.table) in the table", isConstraint: true)
         continue
       }
-      if found.onDelete.lowercased() != reference.onDelete.rawValue {
+      if found.onDelete.folded != reference.onDelete.rawValue {
         refuse(
           table, reference.column,
           "is ON DELETE \(found.onDelete) in the table, \(reference.onDelete.rawValue) in the schema",

@@ -40,7 +40,7 @@ public struct TableRebuild {
     made.columns = zip(places, table.columns).enumerated()
       .sorted { ($0.element.0, $0.offset) < ($1.element.0, $1.offset) }.map(\.element.1)
     let own = shape.columns.filter { column in
-      !table.hasDropped(column.name) && !table.columns.contains { $0.name.lowercased() == column.name.lowercased() }
+      !table.hasDropped(column.name) && !table.columns.contains { $0.name.folded == column.name.folded }
     }
     var names = made.columns.map(\.name).filter { shape.column($0) != nil } + own.map(\.name)
     if let rowid = Self.rowid(shape), !ddl.isRowidKey(table) { names.insert(rowid, at: 0) }
@@ -62,7 +62,7 @@ public struct TableRebuild {
   /// What the rowid is called, where it is not the key: a full-text index of the application's may hold it.
   private static func rowid(_ shape: TableShape) -> String? {
     if shape.withoutRowid || shape.hasRowidKey { return nil }
-    let taken = Set((shape.columns.map(\.name) + shape.generated).map { $0.lowercased() })
+    let taken = Set((shape.columns.map(\.name) + shape.generated).map { $0.folded })
     return ["rowid", "_rowid_", "oid"].first { !taken.contains($0) }
   }
 

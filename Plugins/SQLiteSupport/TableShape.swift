@@ -79,7 +79,7 @@ public struct TableShape: Sendable, Hashable {
 
   /// The ordinary column of this name: with the same case where there is one, else without case. Nil: there is none.
   public func column(_ name: String) -> Column? {
-    columns.first { $0.name == name } ?? columns.first { $0.name.lowercased() == name.lowercased() }
+    columns.first { $0.name == name } ?? columns.first { $0.name.folded == name.folded }
   }
 }
 

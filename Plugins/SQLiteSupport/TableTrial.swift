@@ -59,7 +59,7 @@ public struct TableTrial {
   /// under another name, and a rowid is another one in each database.
   private func refusal(of condition: String, over columns: [Column]) -> String? {
     var key = "salvor_key"
-    while columns.contains(where: { $0.name.lowercased() == key }) { key += "_" }
+    while columns.contains(where: { $0.name.folded == key }) { key += "_" }
     let definitions = columns.map { "\(quoted($0.name)) \($0.type.sqliteName)" }.joined(separator: ", ")
     var functions: Set<String> = []
     defer {
@@ -68,7 +68,7 @@ public struct TableTrial {
     }
     do {
       try connection.withAuthorizer({ access in
-        if access.action == SQLITE_FUNCTION, let function = access.second { functions.insert(function.lowercased()) }
+        if access.action == SQLITE_FUNCTION, let function = access.second { functions.insert(function.folded) }
         return true
       }) {
         try connection.execute(

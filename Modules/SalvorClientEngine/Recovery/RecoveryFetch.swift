@@ -126,8 +126,8 @@ struct RecoveryFetch {
 
   /// Tables of this device's schema that the server does not have, by name: it was put back together with an older one.
   private func unknown(beside known: [Table]) -> [String: Table] {
-    let names = Set(known.map { $0.name.lowercased() })
-    let unknown = questions.configuration.schema.synchronized.filter { !names.contains($0.name.lowercased()) }
+    let names = Set(known.map { $0.name.folded })
+    let unknown = questions.configuration.schema.synchronized.filter { !names.contains($0.name.folded) }
     return Dictionary(unknown.map { ($0.name, $0) }) { first, _ in first }
   }
 

@@ -31,11 +31,11 @@ extension SchemaCheck {
 
   private mutating func check(_ things: [Evolving], kind: String, dropped: [String], at keys: [String]) {
     // SQLite does not tell A from a.
-    let present = Dictionary(things.map { ($0.name.lowercased(), $0.name) }) { first, _ in first }
+    let present = Dictionary(things.map { ($0.name.folded, $0.name) }) { first, _ in first }
     var origins: [String: String] = [:]
     for thing in things {
       for name in thing.renamedFrom {
-        let folded = name.lowercased()
+        let folded = name.folded
         if name.isEmpty {
           report(thing.keys, "holds an empty name")
         } else if let now = present[folded] {
@@ -57,7 +57,7 @@ extension SchemaCheck {
     }
     var seen: Set<String> = []
     for name in dropped {
-      let folded = name.lowercased()
+      let folded = name.folded
       if name.isEmpty {
         report(keys, "holds an empty name")
       } else if let now = present[folded] {

@@ -99,7 +99,7 @@ struct SchemaCheck {
     var seen: [String: String] = [:]
     for table in schema.tables {
       checkName(table.name, place(table))
-      let folded = asciiLowercased(table.name)
+      let folded = table.name.folded
       for prefix in ["salvor_", "sqlite_"] where folded.hasPrefix(prefix) {
         report(place(table), "begins with \(prefix); such names are not the application's")
       }
@@ -130,7 +130,7 @@ struct SchemaCheck {
     for column in table.columns {
       let keys = place(table, "columns", column.name)
       checkName(column.name, keys)
-      let folded = asciiLowercased(column.name)
+      let folded = column.name.folded
       if let other = seen[folded] {
         report(keys, "is the same column as \"\(other)\" for SQLite, which does not tell A from a in names")
       }
@@ -213,13 +213,6 @@ struct SchemaCheck {
       warn(place(table, key), "has no effect on a \(kind) table")
     }
   }
-}
-
-/// ASCII letters only: what SQLite folds when it compares names.
-func asciiLowercased(_ text: String) -> String {
-  var bytes = Array(text.utf8)
-  for index in bytes.indices where (65...90).contains(bytes[index]) { bytes[index] += 32 }
-  return String(decoding: bytes, as: UTF8.self)
 }
 
 func firstRepeated(_ names: [String]) -> String? {

@@ -76,7 +76,7 @@ extension ClientContent {
     if let was {
       change.operation = base == nil ? .insert : .update
       change.columns = table.travelling.filter { base == nil || !table.primaryKey.contains($0.name) }.map { column in
-        let known = was.first { $0.name.lowercased() == column.name.lowercased() }?.value
+        let known = was.first { $0.name.folded == column.name.folded }?.value
         let here = base.map { table.value(column.name, of: $0) }
         return ChangedColumn(
           name: column.name, old: here ?? .null, new: known ?? here ?? column.defaultValue ?? .null)

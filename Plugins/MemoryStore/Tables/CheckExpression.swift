@@ -271,7 +271,7 @@ private struct CheckParser {
     if let number = Int64(word) { return .literal(.integer(number)) }
     if let number = Double(word), word.first?.isNumber == true { return .literal(.real(number)) }
     let name = word.hasPrefix("\"") ? String(word.dropFirst().dropLast()) : word
-    guard let index = table.columns.firstIndex(where: { $0.name.lowercased() == name.lowercased() }) else {
+    guard let index = table.columns.firstIndex(where: { $0.name.folded == name.folded }) else {
       throw unsupported()
     }
     return .column(index)

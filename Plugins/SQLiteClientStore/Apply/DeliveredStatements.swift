@@ -51,7 +51,7 @@ enum DeliveredStatements {
       if access.source != nil { return true }
       switch access.action {
       case SQLITE_INSERT, SQLITE_UPDATE, SQLITE_DELETE, SQLITE_READ:
-        return access.first?.lowercased() == name.lowercased()
+        return access.first?.folded == name.folded
       // It calls no function.
       case SQLITE_SELECT: return true
       default: return false

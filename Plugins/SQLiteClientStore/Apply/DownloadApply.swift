@@ -160,7 +160,7 @@ final class DownloadApply: NewBases {
         let isElsewhere = try !groups.contains(group) && (!parents.isEmpty || rows.touched.hasRemoved(parent))
         let needsGroup = try isElsewhere && !isRecovery && connection.isSynchronized(group)
         let slots = rule.childColumns.compactMap { name in
-          child.columns.firstIndex { $0.name.lowercased() == name.lowercased() }
+          child.columns.firstIndex { $0.name.folded == name.folded }
         }
         guard slots.count == rule.childColumns.count else { continue }
         var keys = try stream.leaving.keys(of: child)
@@ -215,7 +215,7 @@ final class DownloadApply: NewBases {
         var reader = DownloadChunkReader(
           UnsafeBufferPointer(start: text.baseAddress?.assumingMemoryBound(to: UInt8.self), count: text.count))
         while let event = try reader.next() {
-          if case .full(let names) = event { full.formUnion(names.map { $0.lowercased() }) }
+          if case .full(let names) = event { full.formUnion(names.map { $0.folded }) }
         }
       }
       return true

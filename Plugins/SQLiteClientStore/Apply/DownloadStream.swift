@@ -101,7 +101,7 @@ final class DownloadStream {
 
   /// A recovery names rows of tables, too, that this device's schema has and the server's does not: the server was put back with an older one.
   private func entry(of name: String) -> SyncConfig.Entry? {
-    if let entry = context.config.entries.first(where: { $0.table.name.lowercased() == name.lowercased() }) {
+    if let entry = context.config.entries.first(where: { $0.table.name.folded == name.folded }) {
       return entry
     }
     guard recovery != nil, let table = context.schema.table(name), table.maintained != .client else { return nil }
@@ -119,7 +119,7 @@ final class DownloadStream {
     }
     let columns = entry.table.travelling
     let slots = columns.compactMap { column in
-      table.columns.firstIndex { $0.name.lowercased() == column.name.lowercased() }
+      table.columns.firstIndex { $0.name.folded == column.name.folded }
     }
     if let twin = arrival?.twin(of: table) { return try target(table, columns, slots, twin) }
     let isWhole = touched.isWhole.contains(table.number)
@@ -149,8 +149,8 @@ final class DownloadStream {
   ) throws -> Target {
     let connection = context.connection
     let names = columns.map(\.name)
-    let keys = Set(table.key.map { $0.name.lowercased() })
-    let sets = names.filter { !keys.contains($0.lowercased()) }.map { "\(quoted($0)) = excluded.\(quoted($0))" }
+    let keys = Set(table.key.map { $0.name.folded })
+    let sets = names.filter { !keys.contains($0.folded) }.map { "\(quoted($0)) = excluded.\(quoted($0))" }
     let places = (1...max(1, names.count)).map { "?\($0)" }.joined(separator: ", ")
     let insert = "INSERT INTO \(quoted(twin.name)) (\(quotedList(names))) VALUES (\(places))"
     let update = sets.isEmpty ? "NOTHING" : "UPDATE SET \(sets.joined(separator: ", "))"
@@ -271,8 +271,8 @@ final class DownloadStream {
       }
       return place
     }
-    let keys = Set(target.table.key.map { $0.name.lowercased() })
-    guard keys.isSubset(of: Set(columns.map { $0.lowercased() })) else {
+    let keys = Set(target.table.key.map { $0.name.folded })
+    guard keys.isSubset(of: Set(columns.map { $0.folded })) else {
       throw SalvorError(.malformed, "The download leaves out key columns of \(target.table.name). Sync again.")
     }
     // Columns that do not come take their default.

@@ -108,7 +108,7 @@ final class LeavingRows {
       for rule in references.rules where rule.capturedChild?.number == table.number && rule.parentColumnsAreKey {
         guard let parent = rule.capturedParent else { continue }
         let slots = rule.childColumns.compactMap { name in
-          table.columns.firstIndex { $0.name.lowercased() == name.lowercased() }
+          table.columns.firstIndex { $0.name.folded == name.folded }
         }
         let reference = slots.map { row[$0] }
         guard reference.count == rule.childColumns.count, !reference.contains(.null), try contains(parent, reference),

@@ -107,7 +107,7 @@ struct BlobStaging {
     of reference: BlobReference, at place: BlobPlace, _ body: (UnsafeRawBufferPointer) throws -> Void
   ) throws -> Bool {
     guard let table = context.catalog.table(place.table), place.key.count == table.keyCount,
-      let slot = table.columns.firstIndex(where: { $0.name.lowercased() == place.column.lowercased() })
+      let slot = table.columns.firstIndex(where: { $0.name.folded == place.column.folded })
     else { return false }
     var isThere = false
     try connection.query(context.rowQuery(table), place.key) { row in

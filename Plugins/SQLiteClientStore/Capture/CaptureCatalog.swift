@@ -11,7 +11,7 @@ struct CaptureCatalog: Sendable, Hashable {
   var valueCount = 1
   var maskCount = 1
 
-  func table(_ name: String) -> CapturedTable? { tables.first { $0.name.lowercased() == name.lowercased() } }
+  func table(_ name: String) -> CapturedTable? { tables.first { $0.name.folded == name.folded } }
   func table(number: Int64) -> CapturedTable? { tables.first { $0.number == number } }
 
   /// What bringing capture in line with a schema did.
@@ -114,7 +114,7 @@ struct CaptureCatalog: Sendable, Hashable {
     }
     var slots = try slots(of: number, on: connection)
     let names = table.primaryKey + table.travelling.map(\.name).filter { !table.primaryKey.contains($0) }
-    for name in names where !slots.contains(where: { $0.lowercased() == name.lowercased() }) {
+    for name in names where !slots.contains(where: { $0.folded == name.folded }) {
       try connection.run(
         "INSERT INTO salvor_column (t, slot, name) VALUES (?1, ?2, ?3)", .integer(number), .integer(Int64(slots.count)),
         .text(name))
@@ -149,7 +149,7 @@ struct CaptureCatalog: Sendable, Hashable {
         guard let parent = table(action.parent), action.parentColumns.count == parent.keyCount else { return nil }
         var known = action
         known.columns = parent.key.compactMap { key in
-          zip(action.parentColumns, action.columns).first { $0.0.lowercased() == key.name.lowercased() }?.1
+          zip(action.parentColumns, action.columns).first { $0.0.folded == key.name.folded }?.1
         }
         guard known.columns.count == parent.keyCount else { return nil }
         known.number = parent.number
@@ -253,7 +253,7 @@ struct CaptureCatalog: Sendable, Hashable {
   }
 
   private static func isOurs(_ trigger: CaptureTriggers.Trigger) -> Bool {
-    trigger.name.lowercased().hasPrefix("salvor_")
+    trigger.name.folded.hasPrefix("salvor_")
   }
 
   /// A group is a pair of markers in the log. It is the file's: a second insert closes the first, whoever made it.

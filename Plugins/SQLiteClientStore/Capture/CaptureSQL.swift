@@ -101,7 +101,7 @@ extension CapturedTable {
     let key = (0..<keyCount).map { "\(pendingColumn($0)) = \(new($0)) COLLATE \(quoted(keyCollations[$0]))" }
     let others = uniques.map { unique in
       unique.parts.map { part -> String in
-        guard let slot = columns.firstIndex(where: { $0.name.lowercased() == part.name.lowercased() }) else {
+        guard let slot = columns.firstIndex(where: { $0.name.folded == part.name.folded }) else {
           return "1"
         }
         return "\(pendingColumn(slot)) = \(new(slot)) COLLATE \(quoted(part.collation))"

@@ -200,16 +200,16 @@ struct TriggerParts {
 
   /// Only a change of the key or of a unique value can remove other rows.
   var conflictSlots: [Int] {
-    let names = Set(t.uniques.flatMap { $0.parts.map { $0.name.lowercased() } })
-    return all.filter { $0 < t.keyCount || names.contains(t.columns[$0].name.lowercased()) }
+    let names = Set(t.uniques.flatMap { $0.parts.map { $0.name.folded } })
+    return all.filter { $0 < t.keyCount || names.contains(t.columns[$0].name.folded) }
   }
 
   /// `UPDATE OF` the columns that can collide. A unique index over a generated or partial column moves with others, so
   /// that any update counts; the rowid has other names in a SET clause.
   func ofColumns(_ slots: [Int], rowid: Bool) -> String {
-    let generated = Set(t.generated.map { $0.lowercased() })
+    let generated = Set(t.generated.map { $0.folded })
     let anyCounts = t.uniques.contains { unique in
-      unique.condition != nil || unique.parts.contains { generated.contains($0.name.lowercased()) }
+      unique.condition != nil || unique.parts.contains { generated.contains($0.name.folded) }
     }
     if anyCounts { return "" }
     let names = slots.map { quoted(t.columns[$0].name) } + (rowid && t.hasRowidKey ? ["rowid", "oid", "_rowid_"] : [])

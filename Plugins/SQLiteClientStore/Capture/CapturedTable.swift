@@ -119,14 +119,14 @@ struct CapturedTable: Sendable, Hashable {
     name = definition?.name ?? shape.name
     self.keyCount = keyCount
     columns = slots.map { slot in
-      let named = definition?.columns.first { $0.name.lowercased() == slot.lowercased() }?.name
+      let named = definition?.columns.first { $0.name.folded == slot.folded }?.name
       return Column(name: named ?? shape.column(slot)?.name ?? slot, isUntyped: shape.column(slot)?.affinity == .blob)
     }
     hasRowidKey = shape.hasRowidKey
     generated = shape.generated
     let primary = shape.uniqueIndexes.first { $0.isPrimaryKey }
     keyCollations = slots.prefix(keyCount).map { slot in
-      primary?.columns.first { $0.name?.lowercased() == slot.lowercased() }?.collation ?? "BINARY"
+      primary?.columns.first { $0.name?.folded == slot.folded }?.collation ?? "BINARY"
     }
     nullableKeySlots =
       shape.hasRowidKey || shape.withoutRowid

@@ -357,11 +357,11 @@ extension CaptureCatalog {
     for place in tables.indices where tables[place].deletedFlag != nil {
       guard let definition = schema.table(tables[place].name) else { continue }
       tables[place].descent = MarkDescent(of: definition, in: schema).steps.compactMap { step in
-        guard let table = plain.first(where: { $0.name.lowercased() == step.table.name.lowercased() }) else {
+        guard let table = plain.first(where: { $0.name.folded == step.table.name.folded }) else {
           return nil
         }
         let links = step.references.compactMap { reference -> MarkStep.Link? in
-          guard let slot = table.columns.firstIndex(where: { $0.name.lowercased() == reference.column.lowercased() }),
+          guard let slot = table.columns.firstIndex(where: { $0.name.folded == reference.column.folded }),
             let parent = self.table(reference.table)
           else { return nil }
           return MarkStep.Link(slot: slot, parent: parent.number)

@@ -18,7 +18,7 @@ struct RangeComparison {
     table = try context.captured(name)
     let columns = table.columns
     slots = try names.map { column in
-      guard let slot = columns.firstIndex(where: { $0.name.lowercased() == column.lowercased() }) else {
+      guard let slot = columns.firstIndex(where: { $0.name.folded == column.folded }) else {
         throw SalvorError(
           .inconsistentDownload,
           "The server compares a column \(column) that \(name) does not have here. Adopt the SyncConfig first.",

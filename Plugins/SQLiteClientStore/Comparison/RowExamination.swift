@@ -33,7 +33,7 @@ struct RowExamination {
       }
       let base = try index.timeline(line.table, line.key).base
       let places = table.travelling.compactMap { column in
-        line.table.columns.firstIndex { $0.name.lowercased() == column.name.lowercased() }
+        line.table.columns.firstIndex { $0.name.folded == column.name.folded }
       }
       func inOrder(_ row: SlotRow?) -> Row? { row.map { row in places.map { row[$0] } } }
       let difference = RowDifference(

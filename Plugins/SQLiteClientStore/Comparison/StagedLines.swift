@@ -52,7 +52,7 @@ struct StagedLines {
         table = found
         defaults = self.defaults(found)
         slots = columns.map { column in
-          found.columns.firstIndex { $0.name.lowercased() == column.lowercased() }
+          found.columns.firstIndex { $0.name.folded == column.folded }
         }
       case .row(let version):
         guard let table else { continue }
@@ -76,7 +76,7 @@ struct StagedLines {
   private func defaults(_ table: CapturedTable) -> SlotRow {
     let columns = context.table(table)?.columns ?? []
     return table.columns.map { column in
-      columns.first { $0.name.lowercased() == column.name.lowercased() }?.defaultValue ?? .null
+      columns.first { $0.name.folded == column.name.folded }?.defaultValue ?? .null
     }
   }
 }

@@ -18,15 +18,15 @@ struct LocalAdditions {
         tables.insert(table.number)
         continue
       }
-      let known = Set(entry.table.travelling.map { $0.name.lowercased() })
-      let unknown = table.columns.indices.filter { !known.contains(table.columns[$0].name.lowercased()) }
+      let known = Set(entry.table.travelling.map { $0.name.folded })
+      let unknown = table.columns.indices.filter { !known.contains(table.columns[$0].name.folded) }
       if !unknown.isEmpty { slots[table.number] = unknown }
     }
   }
 }
 
 extension SyncConfig {
-  func entry(_ table: String) -> Entry? { entries.first { $0.table.name.lowercased() == table.lowercased() } }
+  func entry(_ table: String) -> Entry? { entries.first { $0.table.name.folded == table.folded } }
 }
 
 extension StoreContext {
@@ -36,7 +36,7 @@ extension StoreContext {
 extension StoreContext {
   /// What a row has in a column that nobody gave a value for.
   func defaultValue(_ table: CapturedTable, _ slot: Int) -> Value {
-    let name = table.columns[slot].name.lowercased()
-    return self.table(table)?.columns.first { $0.name.lowercased() == name }?.defaultValue ?? .null
+    let name = table.columns[slot].name.folded
+    return self.table(table)?.columns.first { $0.name.folded == name }?.defaultValue ?? .null
   }
 }

@@ -45,12 +45,12 @@ struct ConstraintFollowing {
   private func ownParts(_ shape: TableShape, _ table: Table, _ text: TableText) -> Set<String>? {
     var found: Set<String> = []
     for column in shape.columns
-    where !table.columns.contains(where: { $0.name.lowercased() == column.name.lowercased() }) {
+    where !table.columns.contains(where: { $0.name.folded == column.name.folded }) {
       let rest = " \(column.declaredType)\(column.notNull ? " NOT NULL" : "")"
       let values = column.defaultSQL.map { [" DEFAULT \($0)", " DEFAULT (\($0))"] } ?? [""]
       let parts = values.flatMap { [quoted(column.name) + rest + $0, column.name + rest + $0] }
-      let known = Set(parts.map { $0.lowercased() })
-      guard let part = text.parts.first(where: { known.contains($0.lowercased()) }) else { return nil }
+      let known = Set(parts.map { $0.folded })
+      guard let part = text.parts.first(where: { known.contains($0.folded) }) else { return nil }
       found.insert(part)
     }
     return found
@@ -82,7 +82,7 @@ struct ConstraintFollowing {
       let hadTriggers = try connection.integer(
         "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'trigger' AND tbl_name = ?1 COLLATE NOCASE AND name LIKE 'salvor\\_%' ESCAPE '\\')",
         .text(table.name))
-      let lost = try TableRebuild(connection, Self.ddl).run(made, in: schema) { $0.lowercased().hasPrefix("salvor_") }
+      let lost = try TableRebuild(connection, Self.ddl).run(made, in: schema) { $0.folded.hasPrefix("salvor_") }
       // One without its triggers before stays unproven.
       if hadTriggers == 1 { remade.insert(table.name) }
       notices += lost.map { "\(table.name) was made anew, without \($0), which names what is not there any more." }

@@ -14,7 +14,7 @@ struct DroppedColumn {
   func drop(_ archive: inout SchemaArchive) throws -> [String] {
     let before = archive.count
     if let captured = context.catalog.table(table.name),
-      let slot = captured.columns.firstIndex(where: { $0.name.lowercased() == column.lowercased() })
+      let slot = captured.columns.firstIndex(where: { $0.name.folded == column.folded })
     {
       // The key stays what it is: the comparison refuses such a schema by name.
       guard slot >= captured.keyCount else { return [] }

@@ -75,10 +75,10 @@ struct DroppedTable {
   /// plain table.
   private func dropTable(_ table: CapturedTable) throws -> [String] {
     var children: [Table] = []
-    for child in try connection.tableNames() where child.lowercased() != name.lowercased() {
+    for child in try connection.tableNames() where child.folded != name.folded {
       let keys = try connection.tableShape(child)?.foreignKeys ?? []
-      guard keys.contains(where: { $0.parent.lowercased() == name.lowercased() }) else { continue }
-      guard let definition = context.schema.tables.first(where: { $0.name.lowercased() == child.lowercased() }) else {
+      guard keys.contains(where: { $0.parent.folded == name.folded }) else { continue }
+      guard let definition = context.schema.tables.first(where: { $0.name.folded == child.folded }) else {
         return ["\(name) was dropped from the schema. It stays as a plain table, since \(child) references it."]
       }
       children.append(definition)
@@ -96,7 +96,7 @@ extension StoreContext {
   func rebuild(_ table: Table) throws -> [String] {
     // What is kept aside while a statement runs and Salvor's own triggers come back when capture is brought in line.
     let lost = try TableRebuild(connection, TableDDL.device).run(table, in: schema) {
-      $0.lowercased().hasPrefix("salvor_")
+      $0.folded.hasPrefix("salvor_")
     }
     return lost.map { "\(table.name) was made anew, without \($0), which names what is not there any more." }
   }

@@ -148,7 +148,7 @@ extension StoreContext {
     let columns = schema.table(table.name)?.columns ?? []
     return row
       + table.columns[row.count...].map { column in
-        columns.first { $0.name.lowercased() == column.name.lowercased() }?.defaultValue ?? .null
+        columns.first { $0.name.folded == column.name.folded }?.defaultValue ?? .null
       }
   }
 }

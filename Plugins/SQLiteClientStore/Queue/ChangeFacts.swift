@@ -53,7 +53,7 @@ struct TableLinks {
   let uniques: [[Int]]
 
   init(_ table: CapturedTable, _ context: StoreContext) {
-    func slot(_ name: String) -> Int? { table.columns.firstIndex { $0.name.lowercased() == name.lowercased() } }
+    func slot(_ name: String) -> Int? { table.columns.firstIndex { $0.name.folded == name.folded } }
     let definition = context.table(table)
     number = table.number
     references = (definition?.references ?? []).compactMap { reference in

@@ -100,9 +100,9 @@ struct Reapplying {
       self.table = table
       values = []
       let names = former.columns.map { column in
-        definition.column(formerly: column.name)?.name.lowercased() ?? column.name.lowercased()
+        definition.column(formerly: column.name)?.name.folded ?? column.name.folded
       }
-      let keys = table.columns.prefix(table.keyCount).map { $0.name.lowercased() }
+      let keys = table.columns.prefix(table.keyCount).map { $0.name.folded }
       guard names.prefix(former.keyCount) == keys[...] else {
         throw SalvorError.cannotStand(
           id, table: table.name,
@@ -110,7 +110,7 @@ struct Reapplying {
       }
       var missing: [String] = []
       for (place, slot) in change.slots.enumerated() where place < change.after.count {
-        if let column = table.columns.first(where: { $0.name.lowercased() == names[slot] }) {
+        if let column = table.columns.first(where: { $0.name.folded == names[slot] }) {
           values.append(NamedValue(column.name, change.after[place]))
         } else if change.step.change.operation == .update || !change.after[place].isNull {
           left.append(place)

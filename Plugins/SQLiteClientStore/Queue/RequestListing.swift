@@ -151,7 +151,7 @@ final class RequestListing {
     }
     guard let base = try index.timeline(captured, key).base else { return [] }
     return definition.travelling.compactMap { column in
-      captured.columns.firstIndex { $0.name.lowercased() == column.name.lowercased() }
+      captured.columns.firstIndex { $0.name.folded == column.name.folded }
         .map { NamedValue(column.name, base[$0]) }
     }
   }

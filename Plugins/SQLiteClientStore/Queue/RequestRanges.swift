@@ -31,12 +31,12 @@ struct RequestSorting {
       for key in try context.connection.tableShape(table.name)?.foreignKeys ?? [] {
         guard let parent = context.catalog.table(key.parent) else { continue }
         let slots = key.columns.compactMap { name in
-          table.columns.firstIndex { $0.name.lowercased() == name.lowercased() }
+          table.columns.firstIndex { $0.name.folded == name.folded }
         }
         let target = key.parentColumns.isEmpty ? parent.key.map(\.name) : key.parentColumns
         let acts = [key.onDelete, key.onUpdate].contains { $0 != "NO ACTION" && $0 != "RESTRICT" }
         guard acts, slots.count == parent.keyCount,
-          target.map({ $0.lowercased() }) == parent.key.map({ $0.name.lowercased() })
+          target.map({ $0.folded }) == parent.key.map({ $0.name.folded })
         else { continue }
         rules.append(
           Rule(child: table.number, slots: slots, parent: parent.number, deletes: key.onDelete == "CASCADE"))

@@ -22,10 +22,10 @@ final class OwnColumns {
   /// - Parameter definition: what the schema says of it; all other columns are the application's.
   func remember(_ table: CapturedTable, _ definition: Table?) throws {
     guard let definition, let shape = try connection.tableShape(table.name) else { return }
-    let known = Set(definition.columns.map { $0.name.lowercased() })
-    let captured = Set(table.columns.map { $0.name.lowercased() })
+    let known = Set(definition.columns.map { $0.name.folded })
+    let captured = Set(table.columns.map { $0.name.folded })
     let columns = shape.columns.filter {
-      !known.contains($0.name.lowercased()) && !captured.contains($0.name.lowercased())
+      !known.contains($0.name.folded) && !captured.contains($0.name.folded)
     }
     if columns.isEmpty { return }
     let values = "temp.salvor_own_\(table.number)"
@@ -55,7 +55,7 @@ final class OwnColumns {
     for one in kept {
       defer { try? connection.execute("DROP TABLE \(one.values)") }
       guard let table = catalog.table(one.table.name), let shape = try connection.tableShape(table.name),
-        table.key.map({ $0.name.lowercased() }) == one.table.key.map({ $0.name.lowercased() })
+        table.key.map({ $0.name.folded }) == one.table.key.map({ $0.name.folded })
       else { continue }
       let places = one.columns.indices.filter { shape.column(one.columns[$0].name) != nil }
       if places.isEmpty { continue }

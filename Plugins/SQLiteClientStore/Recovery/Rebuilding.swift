@@ -173,9 +173,9 @@ final class Rebuilding {
   /// The table has the key and the columns that its slots are for, and maybe more.
   private static func keepsSlots(_ table: CapturedTable, _ definition: Table?) -> Bool {
     guard let definition, definition.maintained != .client else { return false }
-    let names = Set(definition.travelling.map { $0.name.lowercased() })
-    return table.key.map { $0.name.lowercased() } == definition.primaryKey.map { $0.lowercased() }
-      && table.columns.allSatisfy { names.contains($0.name.lowercased()) }
+    let names = Set(definition.travelling.map { $0.name.folded })
+    return table.key.map { $0.name.folded } == definition.primaryKey.map { $0.folded }
+      && table.columns.allSatisfy { names.contains($0.name.folded) }
   }
 
   /// Its number and slots stay with what the archive has of it.

@@ -34,7 +34,7 @@ extension StoreContext {
 
   /// A constraint or a trigger of the device's refused a row: the triggers that may have done it.
   func refusingTriggers(_ table: String) -> String {
-    let names = ((try? triggers()) ?? []).filter { $0.table.lowercased() == table.lowercased() }.map(\.name)
+    let names = ((try? triggers()) ?? []).filter { $0.table.folded == table.folded }.map(\.name)
     guard !names.isEmpty, catalog.table(table).map({ (try? firingTables().contains($0.number)) ?? true }) ?? true else {
       return ""
     }
@@ -115,7 +115,7 @@ extension StoreContext {
         ["INSERT INTO ", "UPDATE ", "DELETE FROM "].contains { sql.hasPrefix($0 + quoted(table.name)) }
       })
     else { return nil }
-    let names = all.filter { $0.table.lowercased() == table.name.lowercased() }.map(\.name)
+    let names = all.filter { $0.table.folded == table.name.folded }.map(\.name)
     guard !names.isEmpty else { return nil }
     return SalvorError(
       .storage,

@@ -64,13 +64,13 @@ struct Erasing {
     var names: [String: Set<Key>] = [:]
     for ref in erased {
       if let table = context.catalog.table(number: ref.table) {
-        names[table.name.lowercased(), default: []].insert(ref.key)
+        names[table.name.folded, default: []].insert(ref.key)
       }
     }
     var changed: [(recovery: Int64, place: Int64, item: RecoveryItem)] = []
     try connection.query("SELECT recovery, place, item FROM salvor_recovery_item") { row in
       var item = try RecoveryItem(stored: try JSONValue(parsing: Array(row.string(2).utf8)))
-      if names[item.table.lowercased()]?.contains(item.key) == true, !(item.before.isEmpty && item.after.isEmpty) {
+      if names[item.table.folded]?.contains(item.key) == true, !(item.before.isEmpty && item.after.isEmpty) {
         (item.before, item.after) = ([], [])
         changed.append((row.int64(0), row.int64(1), item))
       }

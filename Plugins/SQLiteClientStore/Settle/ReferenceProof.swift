@@ -37,7 +37,7 @@ struct ReferenceProof {
           Rule(
             child: name, childColumns: key.columns, parent: shape.name, parentColumns: columns, onDelete: key.onDelete,
             onUpdate: key.onUpdate, capturedChild: child, capturedParent: parent,
-            parentColumnsAreKey: columns.map { $0.lowercased() } == shape.primaryKey.map { $0.lowercased() }))
+            parentColumnsAreKey: columns.map { $0.folded } == shape.primaryKey.map { $0.folded }))
       }
     }
     self.rules = rules

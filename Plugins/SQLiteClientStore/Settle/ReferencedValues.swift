@@ -65,16 +65,16 @@ final class ReferencedValues {
 
   /// Nil: no unique index is on just these columns, or the application compares them.
   private static func types(_ shape: TableShape, _ columns: [String]) -> [String]? {
-    let names = columns.map { $0.lowercased() }
+    let names = columns.map { $0.folded }
     var collations: [String: String] = [:]
-    if shape.hasRowidKey, names == shape.primaryKey.map({ $0.lowercased() }) {
+    if shape.hasRowidKey, names == shape.primaryKey.map({ $0.folded }) {
       collations = [names[0]: "BINARY"]
     } else {
       let index = shape.uniqueIndexes.first { index in
-        index.condition == nil && Set(index.columns.compactMap { $0.name?.lowercased() }) == Set(names)
+        index.condition == nil && Set(index.columns.compactMap { $0.name?.folded }) == Set(names)
           && index.columns.count == names.count
       }
-      for part in index?.columns ?? [] { collations[part.name?.lowercased() ?? ""] = part.collation.uppercased() }
+      for part in index?.columns ?? [] { collations[part.name?.folded ?? ""] = part.collation.uppercased() }
     }
     let types = names.compactMap { name -> String? in
       guard let collation = collations[name], ["BINARY", "NOCASE", "RTRIM"].contains(collation) else { return nil }

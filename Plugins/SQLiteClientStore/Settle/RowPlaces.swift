@@ -38,7 +38,7 @@ final class RowPlaces {
         continue
       }
       guard rule.parentColumnsAreKey, rule.childColumns.count == 1, parent.keyCount == 1,
-        let slot = child.columns.firstIndex(where: { $0.name.lowercased() == rule.childColumns[0].lowercased() })
+        let slot = child.columns.firstIndex(where: { $0.name.folded == rule.childColumns[0].folded })
       else {
         others = true
         continue
@@ -58,7 +58,7 @@ final class RowPlaces {
         unique.parts.allSatisfy({ ["BINARY", "NOCASE", "RTRIM"].contains($0.collation.uppercased()) })
       else { return nil }
       let slots = unique.parts.compactMap { part in
-        table.columns.firstIndex { $0.name.lowercased() == part.name.lowercased() }
+        table.columns.firstIndex { $0.name.folded == part.name.folded }
       }
       return slots.count == unique.parts.count ? slots : nil
     }

@@ -42,10 +42,10 @@ final class RowWriter {
     self.table = table
     connection = context.connection
     let shape = try connection.tableShape(table.name)
-    let captured = Set(table.columns.map { $0.name.lowercased() })
-    let others = (shape?.columns.map(\.name) ?? []).filter { !captured.contains($0.lowercased()) }
+    let captured = Set(table.columns.map { $0.name.folded })
+    let others = (shape?.columns.map(\.name) ?? []).filter { !captured.contains($0.folded) }
     self.others = others
-    let names = Set(shape?.columns.map { $0.name.lowercased() } ?? [])
+    let names = Set(shape?.columns.map { $0.name.folded } ?? [])
     let isKept = !(shape?.withoutRowid ?? true) && !table.hasRowidKey
     let rowid = isKept ? ["rowid", "_rowid_", "oid"].first { !names.contains($0) } : nil
     rowidName = rowid

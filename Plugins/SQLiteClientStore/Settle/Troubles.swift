@@ -156,8 +156,8 @@ extension WorkingRows {
 
   /// Of a reference that was proved in the tables: the last change that set it, else the one that deleted the parent.
   func culprit(_ violation: ReferenceProof.Violation) throws -> Int64? {
-    let names = Set(violation.rule.childColumns.map { $0.lowercased() })
-    let slots = violation.table.columns.indices.filter { names.contains(violation.table.columns[$0].name.lowercased()) }
+    let names = Set(violation.rule.childColumns.map { $0.folded })
+    let slots = violation.table.columns.indices.filter { names.contains(violation.table.columns[$0].name.folded) }
     if let setter = lastSetting(slots, try load(violation.table, violation.key).timeline) { return setter }
     guard let parent = violation.rule.capturedParent, violation.rule.parentColumnsAreKey else { return nil }
     return try last(parent, violation.reference) { $0.change.operation == .delete }
@@ -169,8 +169,8 @@ extension WorkingRows {
     if outcome == .invalid { return work.timeline.steps.last { $0.change.operation != .delete }?.seq }
     var found: [Int64] = []
     for unique in work.table.uniques {
-      let names = Set(unique.parts.map { $0.name.lowercased() })
-      let slots = work.table.columns.indices.filter { names.contains(work.table.columns[$0].name.lowercased()) }
+      let names = Set(unique.parts.map { $0.name.folded })
+      let slots = work.table.columns.indices.filter { names.contains(work.table.columns[$0].name.folded) }
       if let own = lastSetting(slots, work.timeline) { found.append(own) }
       guard slots.count == unique.parts.count else { continue }
       for holder in try holders(of: row, unique, work.table) where holder != work.key {
@@ -186,7 +186,7 @@ extension WorkingRows {
     var values: [Value] = []
     var terms: [String] = []
     for part in unique.parts {
-      guard let slot = table.columns.firstIndex(where: { $0.name.lowercased() == part.name.lowercased() }) else {
+      guard let slot = table.columns.firstIndex(where: { $0.name.folded == part.name.folded }) else {
         return []
       }
       values.append(row[slot])

@@ -91,7 +91,7 @@ extension SQLiteClientStore: SnapshotTakingClientStore {
     let full = try DownloadApply.fullNames(context)
     let wanted = snapshots.filter { snapshot in
       order.groups.contains { $0.name == snapshot.offer.group && $0.scopeDigest == snapshot.offer.scope }
-        && !snapshot.tables.contains { full.contains($0.name.lowercased()) }
+        && !snapshot.tables.contains { full.contains($0.name.folded) }
     }
     let result = try attaching(wanted, context, body)
     if !keepsFiles { closeSnapshots(removing: true) }

@@ -157,7 +157,7 @@ struct UploadEncoder {
     guard let table = context.catalog.table(number: number), let definition = context.config.entry(table.name)?.table
     else { return nil }
     let names = definition.travelling.map(\.name)
-    let slots = names.compactMap { name in table.columns.firstIndex { $0.name.lowercased() == name.lowercased() } }
+    let slots = names.compactMap { name in table.columns.firstIndex { $0.name.folded == name.folded } }
     return Layout(
       table: table, names: names, slots: slots,
       current: try context.connection.prepare(context.rowQuery(table), persistent: true),

@@ -83,7 +83,7 @@ struct Installation {
     comparison.refusals.removeAll { refusal in
       guard let column = refusal.column, let table = schema.table(refusal.table) else { return false }
       if table.hasDropped(column) { return true }
-      return !table.columns.contains { $0.name.lowercased() == column.lowercased() } && !column.contains(", ")
+      return !table.columns.contains { $0.name.folded == column.folded } && !column.contains(", ")
         && known[refusal.table]?.columns.contains(column) != true
     }
     // One that the operator has dropped in the database, too, is meant to be gone: devices find it out (semantics 6).
@@ -190,7 +190,7 @@ struct Installation {
 
   /// For comparing: without blanks and the quotes of names, in lower case.
   private static func bare(_ sql: String) -> String {
-    sql.lowercased().filter { !$0.isWhitespace && !"\"`[]".contains($0) }
+    sql.folded.filter { !$0.isWhitespace && !"\"`[]".contains($0) }
   }
 
   private mutating func makeCatalogTables(

@@ -143,12 +143,12 @@ extension ServerTable {
   package mutating func note(_ keys: [ActingKey], _ schema: Schema) -> [String] {
     var notices: [String] = []
     for key in keys {
-      guard let parent = schema.tables.first(where: { $0.name.lowercased() == key.parent.lowercased() }),
+      guard let parent = schema.tables.first(where: { $0.name.folded == key.parent.folded }),
         parent.maintained != .client
       else { continue }
-      let first = key.columns.first?.lowercased()
+      let first = key.columns.first?.folded
       let isDeclared = table.references.contains {
-        key.columns.count == 1 && $0.column.lowercased() == first && $0.table == parent.name
+        key.columns.count == 1 && $0.column.folded == first && $0.table == parent.name
           && $0.onDelete == key.onDelete
       }
       if isDeclared { continue }
@@ -156,7 +156,7 @@ extension ServerTable {
       let action = key.onDelete.rawValue.uppercased()
       let what = "\(place) is ON DELETE \(action) to \(parent.name) in the table, and not in the schema"
       if key.columns.count == 1,
-        key.parentColumns.map({ $0.lowercased() }) == parent.primaryKey.map({ $0.lowercased() })
+        key.parentColumns.map({ $0.folded }) == parent.primaryKey.map({ $0.folded })
       {
         undeclared.append(Reference(column: key.columns[0], table: parent.name, onDelete: key.onDelete))
         notices.append(
@@ -278,7 +278,7 @@ package struct ServerTable: Sendable {
       var index = index
       for (place, column) in index.columns.enumerated() {
         index.columns[place].name =
-          columns.first { $0.name.lowercased() == column.name?.lowercased() }?.name ?? column.name
+          columns.first { $0.name.folded == column.name?.folded }?.name ?? column.name
       }
       return index
     }

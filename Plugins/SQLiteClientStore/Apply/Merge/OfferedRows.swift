@@ -241,7 +241,7 @@ final class OfferedRows: AddedRequests {
   /// The server has given the unique values of the row to another one; nil: only the index can tell.
   private func isTaken(_ unique: CapturedTable.Unique, _ table: CapturedTable) -> String? {
     let terms = unique.parts.compactMap { part in
-      table.columns.firstIndex { $0.name.lowercased() == part.name.lowercased() }.map { slot in
+      table.columns.firstIndex { $0.name.folded == part.name.folded }.map { slot in
         "\(table.tableColumn(slot)) COLLATE \(quoted(part.collation)) = w.w\(slot)"
       }
     }
@@ -254,7 +254,7 @@ final class OfferedRows: AddedRequests {
     var slots: Set<Int> = []
     for unique in table.uniques {
       let own = unique.parts.compactMap { part in
-        table.columns.firstIndex { $0.name.lowercased() == part.name.lowercased() }
+        table.columns.firstIndex { $0.name.folded == part.name.folded }
       }
       if own.count != unique.parts.count || own.isEmpty || unique.condition != nil { return Array(table.otherSlots) }
       slots.formUnion(own)

@@ -238,9 +238,9 @@ final class RecoveryMerge: RecoveryRules {
 
   private func references(of table: CapturedTable, to parents: [CapturedTable]) -> [(Int, CapturedTable)] {
     (context.table(table)?.references ?? []).compactMap { reference in
-      guard let parent = parents.first(where: { $0.name.lowercased() == reference.table.lowercased() }),
+      guard let parent = parents.first(where: { $0.name.folded == reference.table.folded }),
         parent.keyCount == 1,
-        let slot = table.columns.firstIndex(where: { $0.name.lowercased() == reference.column.lowercased() })
+        let slot = table.columns.firstIndex(where: { $0.name.folded == reference.column.folded })
       else { return nil }
       return (slot, parent)
     }

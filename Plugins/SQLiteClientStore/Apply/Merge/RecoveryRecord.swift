@@ -91,7 +91,7 @@ final class RecoveryRecord {
       let columns = try unpayload(entry[1]).compactMap(\.string)
       let row = zip(columns, try unpayload(entry[2])).map { NamedValue($0, $1) }
       let key = (context.schema.table(name)?.primaryKey ?? []).compactMap { column in
-        row.first { $0.name.lowercased() == column.lowercased() }?.value
+        row.first { $0.name.folded == column.folded }?.value
       }
       return (name, key, row)
     }
