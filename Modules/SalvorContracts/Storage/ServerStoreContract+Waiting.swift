@@ -120,6 +120,23 @@ extension ServerStoreContract {
       let older = try await bert.upload(.offer(version(4, parting: parting), note("n2", "older")))
       try expectOffers(older, superseded: 1)
     },
+    healing("an offer that waits goes on under the new names of its table and its columns") { bench, parting in
+      var anna = try await device(bench)
+      _ = try await anna.upload(
+        .offered(Offer(version(5, parting: parting), isForReview: true), note("n2", "lost")),
+        .offered(
+          Offer(version(5, parting: parting), isForReview: true),
+          .update("note", ["n1"], [("title", "a", "lost"), ("body", "b", "b")])))
+      try await bench.evolve(to: ContractSchemas.memos)
+      try await expectWaiting(bench, ["insert memo n2 review", "update memo n1 review"])
+      let listed = try await holding(bench).waitingOffers(WaitingQuery(table: "memo"), after: 0, limit: 10)
+      try expectEqual(
+        listed.first?.values, [NamedValue("id", "n2"), NamedValue("heading", "lost"), NamedValue("body", .null)],
+        "the values of the first")
+      try expectEqual(try await holding(bench).acceptOffers(WaitingQuery()), 2, "what was accepted")
+      try await bench.expectRows("memo", [["n1", "lost", "b"], ["n2", "lost", .null]])
+      try await expectWaiting(bench, [])
+    },
     healing("a rejected offer changes nothing, and its device is told when it sends it again") { bench, parting in
       var anna = try await device(bench)
       let offer = Sent.offered(Offer(version(5, parting: parting), isForReview: true), note("n2", "lost"))

@@ -49,6 +49,12 @@ extension ServerState {
       version.table = names.table(version.table)
       return version
     }
+    waiting = waiting.map { held in
+      var held = held
+      held.request = names.renamed(held.request)
+      held.parent = held.parent.map(names.row)
+      return held
+    }
     // A half-sent upload has the names of before: its device sends it anew.
     remotes = remotes.mapValues { remote in
       var remote = remote

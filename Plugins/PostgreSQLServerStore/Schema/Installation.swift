@@ -209,6 +209,7 @@
           try connection.run(
             "UPDATE salvor_table SET name = ?1 WHERE t = ?2", .text(table.name), .integer(facts.number))
           try ConflictBook.rename(from: old, to: table.name, names, connection)
+          try WaitingBook.rename(from: old, to: table.name, names, connection)
         }
         carried[table.name] = facts
       }

@@ -71,6 +71,7 @@ struct ServerEvolution {
       if table.name != name || !names.isEmpty {
         hasChanged = true
         try ConflictBook.rename(from: name, to: table.name, names, connection)
+        try WaitingBook.rename(from: name, to: table.name, names, connection)
       }
       carried[table.name] = facts
     }
