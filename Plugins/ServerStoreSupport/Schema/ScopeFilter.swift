@@ -28,7 +28,45 @@ struct ScopeFilter {
   /// - Parameter column: how the statement names a column of the row.
   func sql(_ column: (String) -> String) -> String { anyOf(demands.map { condition($0, depth: 1, column) }) }
 
+  /// So deep are conditions within each other; what leads further is joined there. SQLite's parser takes no more than some ten, with the
+  /// statement around them.
+  private static let nestingMax = 5
+
   private func condition(_ demand: ScopeDemand, depth: Int, _ column: (String) -> String) -> String {
+    var parts = own(demand, column)
+    for (join, next) in zip(demand.scope.joins, demand.joins) {
+      guard let next else { continue }
+      var from: [String] = []
+      let terms = joined(join, next, depth, column, &from)
+      parts.append(
+        "EXISTS (SELECT 1 FROM \(from.joined(separator: " CROSS JOIN ")) WHERE \(terms.joined(separator: " AND ")))")
+    }
+    return parts.joined(separator: " AND ")
+  }
+
+  /// What must hold of the row that a join finds, in the order of `values`.
+  ///
+  /// - Parameter from: the tables of the statement that asks for it, each with its alias.
+  private func joined(
+    _ join: ScopeJoin, _ demand: ScopeDemand, _ depth: Int, _ column: (String) -> String, _ from: inout [String]
+  ) -> [String] {
+    let alias = from.isEmpty ? "p\(depth)" : "p\(depth)_\(from.count)"
+    from.append("\(quoted(join.table)) \(alias)")
+    let matches = catalog.joined(alias, join, to: column(join.column))
+    func named(_ column: String) -> String { "\(alias).\(quoted(column))" }
+    if depth < Self.nestingMax {
+      let rest = condition(demand, depth: depth + 1, named)
+      return [matches] + (rest.isEmpty ? [] : [rest])
+    }
+    var terms = [matches] + own(demand, named)
+    for (join, next) in zip(demand.scope.joins, demand.joins) {
+      if let next { terms += joined(join, next, depth + 1, named, &from) }
+    }
+    return terms
+  }
+
+  /// What must hold of the row itself.
+  private func own(_ demand: ScopeDemand, _ column: (String) -> String) -> [String] {
     var parts: [String] = []
     for (condition, allowed) in zip(demand.scope.conditions, demand.allowed) {
       if case .value(let value) = condition.source {
@@ -40,15 +78,7 @@ struct ScopeFilter {
     if let options = demand.options {
       parts.append(isChosen(options) { column(demand.scope.conditions[$0].column) })
     }
-    for (join, next) in zip(demand.scope.joins, demand.joins) {
-      guard let next else { continue }
-      let alias = "p\(depth)"
-      let rest = condition(next, depth: depth + 1) { "\(alias).\(quoted($0))" }
-      let matches = catalog.joined(alias, join, to: column(join.column))
-      parts.append(
-        "EXISTS (SELECT 1 FROM \(quoted(join.table)) \(alias) WHERE \(matches)\(rest.isEmpty ? "" : " AND " + rest))")
-    }
-    return parts.joined(separator: " AND ")
+    return parts
   }
 
   /// The same condition on where a row was, or came to be: the dimensions of `salvor_gone` and `salvor_came`.
