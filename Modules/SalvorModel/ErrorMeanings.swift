@@ -58,6 +58,8 @@ extension ErrorCode {
       "Your principal has as much on the server as one may have: the message names the limit (`principalSessionsMax`, `principalRemotesMax`, `principalStagedBytesMax`, `uploadChunksMax`). Sessions and what is staged end by themselves; else ask the server's operator."
     case .snapshotUnusable:
       "A group's snapshot is not what the server named, or its rows do not fit into one. Nothing of it was used: the same synchronization goes on by rows."
+    case .schemaAhead:
+      "The application's schema has renamed or dropped what the server's schema still has. Nothing is lost: the device synchronizes when the server has that schema, too."
     case .detached:
       "Salvor was taken out of the database: its tables are plain ones. `sync`, `register` and `subscribe` take them in again, each row as a new one."
     case .keyRefused:
@@ -79,7 +81,7 @@ extension SalvorError {
     switch code {
     case .unreachable, .timeout, .overloaded, .sessionInUse, .storageBusy, .validatorUnavailable, .tooManyListeners,
       .quota, .blobMissing, .blobMismatch, .blobGone, .sessionUnknown, .chunkMissing, .inconsistentDownload,
-      .historyNeeded, .historyParted, .cancelled:
+      .historyNeeded, .historyParted, .cancelled, .schemaAhead:
       "Nothing is lost. Try again later; it goes on where it stopped."
     case .unauthenticated: "Sign in again. What waits to be sent stays on this device."
     case .forbidden, .remoteBlocked: "Ask the administrator of the server for the right to do this."

@@ -105,6 +105,8 @@ public enum ErrorCode: String, Sendable, CaseIterable {
   case keyRefused = "key-refused"
   /// A snapshot of a group cannot be taken over, or none can be made of its rows; they come by rows.
   case snapshotUnusable = "snapshot-unusable"
+  /// The device's schema has renamed or dropped what the server still has: the device waits until the server has that schema.
+  case schemaAhead = "schema-ahead"
 
   /// A number for tools that want one. -10400 is SQL Anywhere's own number of UPLOAD_FAILED_AT_SERVER.
   public var number: Int {
@@ -134,7 +136,7 @@ public enum ErrorCode: String, Sendable, CaseIterable {
     case .timeout: 408
     case .uploadFailedAtServer, .historyNeeded, .historyParted, .chunkMissing, .recoveryRequired, .schemaIncompatible,
       .outcomeUnknown, .cannotStand, .conflictResolved, .conflictUnresolvable, .blobMissing, .blobMismatch,
-      .snapshotUnusable:
+      .snapshotUnusable, .schemaAhead:
       409
     case .tooLarge: 413
     case .unsupportedEncoding: 415
@@ -152,7 +154,9 @@ public enum ErrorCode: String, Sendable, CaseIterable {
     case .usage, .configuration, .unknownModule, .schemaRefused, .notFound, .conflictResolved, .capturePaused,
       .detached:
       2
-    case .unreachable, .timeout, .overloaded, .sessionInUse, .validatorUnavailable, .tooManyListeners, .quota: 3
+    case .unreachable, .timeout, .overloaded, .sessionInUse, .validatorUnavailable, .tooManyListeners, .quota,
+      .schemaAhead:
+      3
     case .unauthenticated, .forbidden, .remoteBlocked, .remoteOfAnother: 4
     case .uploadFailedAtServer, .recoveryRequired, .schemaIncompatible, .massDeletion: 5
     default: 1

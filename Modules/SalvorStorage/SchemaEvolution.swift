@@ -14,7 +14,7 @@ extension Table {
 
   /// Earlier columns that are gone on purpose.
   public func hasDropped(_ name: String) -> Bool {
-    dropped.contains { $0.lowercased() == name.lowercased() } && column(formerly: name) == nil
+    dropped.contains { $0.folded == name.folded } && column(formerly: name) == nil
   }
 }
 
@@ -37,18 +37,20 @@ extension SyncConfig {
   /// day. Their changes wait until then. Names that `own` has given to the server's tables and columns are not taken
   /// over, and drops neither: these come with the server.
   public func schema(own: Schema) -> Schema {
-    let delivered = Set(entries.map { $0.table.name.lowercased() })
+    let delivered = Set(entries.map { $0.table.name.folded })
     var tables = entries.map(\.table)
     var all = groups
     if own.version > schemaVersion {
       for place in tables.indices {
         let table = tables[place]
-        // The application may still call it by a former name.
-        let mine = own.table(table.name) ?? own.tables.first { table.renamedFrom.contains($0.name) }
+        // The application may still call it by a former name, or by the next one already.
+        let mine =
+          own.table(table.name) ?? own.tables.first { table.renamedFrom.contains($0.name) }
+          ?? own.tables.table(formerly: table.name)
         if let mine { tables[place].add(mine) }
       }
       let known = tables
-      for table in own.synchronized where !delivered.contains(table.name.lowercased()) {
+      for table in own.synchronized where !delivered.contains(table.name.folded) {
         // The server has it under its former name or its new one, or has dropped it.
         guard known.table(formerly: table.name) == nil, !dropped.contains(table.name),
           !table.renamedFrom.contains(where: { name in known.contains { $0.name == name } })
@@ -64,20 +66,22 @@ extension SyncConfig {
       let names = Set(tables.map(\.name) + own.tables.filter { $0.maintained == .client }.map(\.name))
       for place in tables.indices { tables[place].references.removeAll { !names.contains($0.table) } }
     }
-    tables += own.tables.filter { $0.maintained == .client && !delivered.contains($0.name.lowercased()) }
+    tables += own.tables.filter { $0.maintained == .client && !delivered.contains($0.name.folded) }
     return Schema(
       version: schemaVersion, parameters: parameters, groups: all, tables: tables, dropped: dropped)
   }
 }
 
 extension Table {
-  /// Takes the columns of a later version that can be added.
+  /// Takes the columns of a later version that can be added, and the flag columns, which are nobody else's.
   fileprivate mutating func add(_ later: Table) {
-    guard maintained != .client, later.maintained != .client,
-      later.primaryKey.map({ column(formerly: $0)?.name }) == primaryKey
-    else { return }
+    let names = Set(columns.map(\.name))
+    let key = later.primaryKey.map { name in
+      column(formerly: name)?.name ?? later.column(formerly: name)?.renamedFrom.last(where: names.contains)
+    }
+    guard maintained != .client, later.maintained != .client, key == primaryKey else { return }
     for column in later.columns
-    where !columns.contains(where: { $0.name.lowercased() == column.name.lowercased() })
+    where !columns.contains(where: { $0.name.folded == column.name.folded })
       && self.column(formerly: column.name) == nil && !dropped.contains(column.name)
       && !column.renamedFrom.contains(where: { columnIndex($0) != nil })
     {
@@ -85,6 +89,14 @@ extension Table {
       guard column.name != later.flags.dirty, column.name != later.flags.deleted else { continue }
       columns.append(column)
       references += later.references.filter { $0.column == column.name }
+    }
+    for flag in [\FlagColumns.dirty, \FlagColumns.deleted] where flags[keyPath: flag] == nil {
+      guard let name = later.flags[keyPath: flag], let column = later.columns.first(where: { $0.name == name }),
+        !columns.contains(where: { $0.name.folded == name.folded }), self.column(formerly: name) == nil,
+        !column.renamedFrom.contains(where: { columnIndex($0) != nil })
+      else { continue }
+      columns.append(column)
+      flags[keyPath: flag] = name
     }
   }
 }

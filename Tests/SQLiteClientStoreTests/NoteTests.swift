@@ -38,6 +38,62 @@ import Testing
     #expect(try bench.read("SELECT notes FROM salvor_status") == [[nil]])
   }
 
+  @Test(
+    "triggers that a schema changes are not noted as missing, and the table is compared all the same",
+    arguments: ["flags", "less", "column", "own column"])
+  func triggersOfTheSchema(what: String) async throws {
+    let table = Table(
+      "form", primaryKey: ["id"],
+      columns: [Column("id", .text), Column("a", .text, nullable: true), Column("b", .text, nullable: true)])
+    let bench = try await StoreBench(Schema(tables: [table]))
+    await bench.store.close()
+    func opened(_ change: (inout Table) -> Void) async throws -> [String] {
+      var table = table
+      change(&table)
+      _ = try await bench.store.open(ClientSetup(schema: Schema(version: 2, tables: [table]), principal: "anna"))
+      let found = try await texts(bench.store)
+      await bench.store.close()
+      return found
+    }
+    let marked = { (table: inout Table) in
+      table.columns += [Column("IsDirty", .boolean, defaultValue: 0), Column("IsDeleted", .boolean, defaultValue: 0)]
+      table.flags = FlagColumns(dirty: "IsDirty", deleted: "IsDeleted")
+    }
+    switch what {
+    case "flags":
+      #expect(try await opened(marked) == [])
+      // One that was away is noted, also where the schema changes the table as well.
+      try bench.write("DROP TRIGGER salvor_au_1")
+      let notes = try await opened { table in
+        marked(&table)
+        table.columns.append(Column("last", .text, nullable: true))
+      }
+      #expect(notes.contains { $0.contains("salvor_au_1") })
+    case "less":
+      #expect(try await opened(marked) == [])
+      #expect(
+        try await opened { table in
+          marked(&table)
+          table.flags.deleted = nil
+          table.columns.removeLast()
+        } == [])
+    case "column":
+      #expect(
+        try await opened { table in
+          table.columns.remove(at: 1)
+          table.dropped = ["a"]
+        } == [])
+      #expect(
+        try await opened { table in
+          table.columns[1] = Column("c", .text, nullable: true)
+          table.dropped = ["a"]
+        } == [])
+    default:
+      try bench.write("ALTER TABLE form ADD COLUMN own TEXT")
+      #expect(try await opened { $0.columns.append(Column("own", .text, nullable: true)) } == [])
+    }
+  }
+
   @Test("a table that was dropped and made anew is noted")
   func tableMadeAnew() async throws {
     var bench = try await StoreBench(ApplyTests.seats)

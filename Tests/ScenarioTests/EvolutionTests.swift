@@ -27,7 +27,7 @@ struct EvolutionTests {
     """
 
   /// `Fleet.visits` with another name for `site`, for its column `name` and for `visit.site_id`; `visit.note` is gone.
-  private static let renamed = """
+  static let renamed = """
     {
       version: 2,
       groups: { reference: {}, visits: {} },

@@ -234,5 +234,42 @@ extension ClientStoreContract {
         try await bench.queued().map { "\($0.state.rawValue) \($0.table)" }, ["queued extra"], "what waits")
       try expect(try await !bench.store.status().state.isOlderThanIdentityFile, "the identity file is in step")
     },
+    on(
+      ContractSchemas.notes(), "what a later file renames comes with the server's schema, once a server was met",
+      rule: "decision 187"
+    ) { bench in
+      try await bench.download(full: ["note"], rows: [("note", ["n1", "a", .null])])
+      try await bench.store.remember(
+        server: ClientBench.server, incarnations: [], principal: "anna")
+      try await bench.write(.update("note", ["n1"], ["title": "b"]))
+      try await bench.restart(ContractSchemas.memos)
+      try await bench.expectRows("note", [["n1", "b", .null]])
+      try expectChanges(try await bench.upload(), [#"update note ["title"] [n1, a, b]"#])
+      try await bench.store.adopt(SyncConfig(ContractSchemas.memos))
+      try await bench.expectRows("memo", [["n1", "b", .null]])
+    },
+    on(
+      ContractSchemas.notes(),
+      "flag columns that a later file of the device names are its own, whatever the server knows",
+      rule: "semantics 3, decision 187"
+    ) { bench in
+      try await bench.store.adopt(SyncConfig(bench.schema))
+      try await bench.download(full: ["note"], rows: [("note", ["n1", "a", .null]), ("note", ["n2", "b", .null])])
+      let served = bench.schema
+      var later = bench.schema
+      later.version = 2
+      later.tables[0].columns += [
+        Column("IsDirty", .boolean, defaultValue: 0), Column("IsDeleted", .boolean, defaultValue: 0),
+      ]
+      later.tables[0].flags = FlagColumns(dirty: "IsDirty", deleted: "IsDeleted")
+      try await bench.restart(later)
+      try await bench.write(.update("note", ["n1"], ["IsDeleted": 1]), .update("note", ["n2"], ["title": "c"]))
+      try await bench.expectRows("note", [["n1", "a", .null, 1, 1], ["n2", "c", .null, 1, 0]])
+      try expectEqual(
+        try await bench.queued().map { "\($0.operation.rawValue) \($0.key)" }, ["delete [n1]", "update [n2]"],
+        "what waits")
+      try await bench.store.adopt(SyncConfig(served))
+      try await bench.expectRows("note", [["n1", "a", .null, 1, 1], ["n2", "c", .null, 1, 0]])
+    },
   ]
 }

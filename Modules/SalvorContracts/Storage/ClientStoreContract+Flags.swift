@@ -3,7 +3,7 @@ import SalvorStorage
 
 /// The application's own dirty and deleted columns (semantics 3). Rows of `form` end with IsDirty, IsDeleted.
 extension ClientStoreContract {
-  static let flags: [Case] = dirty + marking + unmarking + marked
+  static let flags: [Case] = dirty + marking + unmarking + marked + going
 
   // MARK: Dirty
 
@@ -48,6 +48,32 @@ extension ClientStoreContract {
       try await bench.expectRows("form", [["f", "a", 0, 0]])
       try await bench.expectRows("section", [["s", "f", "n", 1, 0]])
     },
+  ]
+
+  // MARK: The columns go
+
+  private static let going: [Case] = [
+    on(
+      ContractSchemas.marked,
+      "where flag columns go, a delete by mark that waits is a delete: its rows are not shown again",
+      rule: "semantics 3, decision 187"
+    ) { bench in
+      try await bench.prepare()
+      try await bench.write(.update("form", ["f"], ["IsDeleted": 1]))
+      var later = bench.schema
+      later.version = 2
+      for place in later.tables.indices {
+        later.tables[place].flags = FlagColumns()
+        later.tables[place].columns.removeAll { $0.name.hasPrefix("Is") }
+        later.tables[place].dropped = ["IsDirty", "IsDeleted"]
+      }
+      try await bench.store.adopt(SyncConfig(later))
+      bench.adopt(later)
+      for table in ["form", "section"] { try await bench.expectRows(table, []) }
+      let sent = try await bench.upload()
+      try expect(sent.contains { $0.summary == "delete form [f]" }, "the delete is sent")
+      for table in ["form", "section"] { try await bench.expectRows(table, []) }
+    }
   ]
 
   // MARK: The mark is set

@@ -208,6 +208,12 @@ extension ServerEngine {
       needsAdoption = known
     } else {
       let differences = try schemaDifferences(message)
+      guard differences.ahead.isEmpty else {
+        throw SalvorError(
+          .schemaAhead,
+          "The application's schema is ahead of the server's: \(differences.ahead.joined(separator: "; ")) on this device. Nothing is lost, and what is written waits. Give the server the schema of the application, and synchronize then."
+        )
+      }
       guard differences.destructive.isEmpty else {
         let list = differences.destructive.joined(separator: "; ")
         log(refused: message, principal, stored: nil, reason: .schemaIncompatible)

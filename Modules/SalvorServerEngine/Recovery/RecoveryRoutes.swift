@@ -108,8 +108,10 @@ extension ServerEngine {
   }
 
   private func finding(_ message: BeginMessage, _ admission: Admission) async throws -> Finding {
+    let differences = try schemaDifferences(message)
     var finding = Finding(
-      shared: admission.lastShared, differences: try schemaDifferences(message).destructive, label: "")
+      shared: admission.lastShared,
+      differences: differences.destructive + differences.ahead.map { "\($0) on the device" }, label: "")
     var isParted = false
     if case .reset(let replaced) = checkServer(known: message.server, own: identity.server) {
       finding.reason = replaced

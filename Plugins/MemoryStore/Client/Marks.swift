@@ -243,6 +243,19 @@ extension ClientContent {
 }
 
 extension ClientContent {
+  /// Marked rows of tables that have no deleted column in `after`: what waits of them is a delete like any other, and its row is not there.
+  mutating func letMarkedRowsGo(_ after: Schema) {
+    for table in schema.synchronized where table.flags.deleted != nil {
+      guard let now = after.tables.table(formerly: table.name),
+        table.flags.deleted.flatMap({ now.column(formerly: $0) })?.name != now.flags.deleted || now.flags.deleted == nil
+      else { continue }
+      for (key, row) in view.rows(of: table.name) where table.isMarked(row) {
+        let name = RowName(table: table.name, key: key)
+        (view[name], marks[name]) = (nil, nil)
+      }
+    }
+  }
+
   // MARK: Rows from before Salvor
 
   /// Rows that no capture has seen. One that another program marked is no row to send, but one that the server is to delete,

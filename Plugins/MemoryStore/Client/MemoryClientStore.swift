@@ -44,6 +44,8 @@ public actor MemoryClientStore: ClientStore {
     _ = try Constraints(setup.schema, softForeignKeys: false)
     if var state = database.state {
       try belong(&state, to: setup.principal)
+      // A later file than the one that a server has agreed to: what it renames or drops comes with the server's schema.
+      if state.serverID != nil, setup.schema.version > state.config.schemaVersion { state.isConfigDelivered = true }
       if !state.isConfigDelivered { state.config = SyncConfig(setup.schema) }
       state.own = setup.schema
       let schema = state.isConfigDelivered ? state.config.schema(own: setup.schema) : setup.schema
@@ -90,13 +92,14 @@ public actor MemoryClientStore: ClientStore {
 
   /// Applies an additive difference to every row that is kept.
   private func bringInLine(_ state: inout ClientContent, _ schema: Schema, code: ErrorCode) throws -> ClientOpening {
+    state.letMarkedRowsGo(schema)
     state.follow(schema)
     let mustStay = code == .schemaIncompatible ? state.schema.synchronized.map(\.name) : []
     let difference = try SchemaDifference(from: state.schema, to: schema, mustStay: mustStay, code: code)
     difference.apply(to: &state.bases)
     difference.apply(to: &state.view)
     difference.apply(to: &state.aside)
-    for (name, column) in difference.newColumns {
+    for (name, column) in difference.newColumns where schema.table(name)?.travelling.contains(column) == true {
       for index in state.requests.indices {
         for place in state.requests[index].changes.indices {
           let change = state.requests[index].changes[place]

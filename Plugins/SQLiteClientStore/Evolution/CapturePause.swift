@@ -131,24 +131,8 @@ struct CapturePause {
     let others = Array(table.otherSlots)
     guard !others.isEmpty else { return 0 }
     func before(_ slot: Int) -> String { was(table, slot, known: known) }
-    let masks = (0..<table.maskCount).map { word in
-      CapturedTable.balanced(
-        others.filter { $0 / LogMask.bitsPerColumn == word }.map {
-          "((\(table.differs($0, before($0), table.tableColumn($0)))) << \($0 % LogMask.bitsPerColumn))"
-        }, "|")
-    }
-    let olds = others.map {
-      "CASE WHEN \(table.differs($0, before($0), table.tableColumn($0))) THEN \(before($0)) END"
-    }
-    let columns = ["t", "op"] + (0..<table.maskCount).map { "m\($0)" } + table.columns.indices.map { "v\($0)" }
-    let values =
-      ["\(table.number)", "\(LogOperation.update.rawValue)"] + masks + table.keySlots.map(table.tableColumn) + olds
-    try connection.run(
-      "INSERT INTO salvor_log (\(columns.joined(separator: ", "))) SELECT \(values.joined(separator: ", ")) "
-        + "FROM \(quoted(table.name)) x JOIN \(Self.aside(table.number)) p ON \(atKey(table)) "
-        + "WHERE \(table.anyDiffers(others, before, table.tableColumn))\(table.andUnmarked())\(table.andHasKey(table.tableColumn))"
-    )
-    return Int64(connection.changes)
+    return try context.logUpdates(
+      of: table, others, from: "\(quoted(table.name)) x JOIN \(Self.aside(table.number)) p ON \(atKey(table))", before)
   }
 
   private func captureDeletes(_ table: CapturedTable, known: Int) throws {

@@ -28,6 +28,7 @@ struct Opening {
     try StoreTables.migrate(connection, at: clock.now())
     try settleIdentity(setup)
     let before = try definitions()
+    try keepAgreedSchema(setup.schema)
     let delivered = try connection.deliveredConfig()
     let schema = delivered?.schema(own: setup.schema) ?? setup.schema
     let isOlder = try bringLogOver(setup, before)
@@ -89,6 +90,15 @@ struct Opening {
     }
   }
 
+  /// A server has agreed to the schema that this database was synchronized with. A later file of the application's adds to it alone: what
+  /// that renames or drops comes with the server's schema (decision 187).
+  private func keepAgreedSchema(_ own: Schema) throws {
+    guard try connection.state(.configDelivered)?.integer != 1, try connection.state(.server) != nil,
+      let agreed = try connection.lastConfig(), own.version > agreed.schemaVersion
+    else { return }
+    try connection.setState(.configDelivered, .integer(1))
+  }
+
   /// The synchronized tables as they were defined last.
   private func definitions() throws -> [Table] {
     try connection.rows("SELECT definition FROM salvor_sync_config ORDER BY place").compactMap { row in
@@ -108,6 +118,8 @@ struct Opening {
     resumes: Bool = false
   ) throws -> (StoreContext, ClientOpening) {
     var opening = ClientOpening()
+    let former = try FormerCapture(before, schema, on: connection)
+    try former.letMarkedRowsGo(random: random, clock: clock)
     var following = SchemaFollowing(connection, random: random, clock: clock, schema: schema)
     try following.run()
     var constraints = try ConstraintFollowing(connection, schema, before: before)
@@ -140,6 +152,7 @@ struct Opening {
       catalog.table(table.name).flatMap { changes.newTables.contains($0.name) ? Adoption.Subject(table: $0) : nil }
     }
     opening.adoptedRows += try Adoption(connection).adopt(new)
+    let named = resumes ? [] : former.namedColumns(catalog, besides: comparison.additions)
     try StoreViews.make(catalog, on: connection)
     try connection.setState(.schemaVersion, .integer(schema.version))
     let context = StoreContext(
@@ -149,7 +162,9 @@ struct Opening {
     var widened = Set(
       comparison.additions.compactMap { if case .column(_, let table) = $0 { table.name } else { nil } })
     if isOlder { widened.formUnion(catalog.tables.map(\.name)) }
-    let ownDoing = catalog.tables.filter { widened.contains($0.name) && changes.altered.contains($0.name) }
+    let ownDoing = catalog.tables.filter {
+      former.isIntact($0) || (changes.altered.contains($0.name) && widened.contains($0.name))
+    }
     opening.restoredTriggers.removeAll { name in ownDoing.contains { name.hasSuffix("_\($0.number)") } }
     if !resumes {
       opening.adoptedRows += try UnprovenTables(context).mark(
@@ -158,6 +173,7 @@ struct Opening {
             && (!changes.altered.contains(table) || !(following.hasChanged || widened.contains(table)))
         }, servers: returned)
     }
+    try former.capture(named, context)
     if adopts {
       // The server's rows have the default that the column had when the server got it.
       let doubtful = constraints.redefaulted.union(
@@ -220,7 +236,7 @@ struct Opening {
   private func fillNewColumns(_ additions: [SchemaComparison.Addition], _ catalog: CaptureCatalog) throws {
     for case .column(let column, let table) in additions {
       guard let value = column.defaultValue, let captured = catalog.table(table.name),
-        let slot = captured.columns.firstIndex(where: { $0.name.lowercased() == column.name.lowercased() })
+        let slot = captured.columns.firstIndex(where: { $0.name.folded == column.name.folded })
       else { continue }
       try connection.fillColumn(slot, of: captured, value)
     }
@@ -354,9 +370,12 @@ extension SQLiteConnection {
 
   /// The SyncConfig that the server delivered; nil: none yet.
   func deliveredConfig() throws -> SyncConfig? {
-    guard try state(.configDelivered)?.integer == 1, let head = try text(.configHead) else {
-      return nil
-    }
+    try state(.configDelivered)?.integer == 1 ? lastConfig() : nil
+  }
+
+  /// The SyncConfig that the tables were brought in line with last.
+  func lastConfig() throws -> SyncConfig? {
+    guard let head = try text(.configHead) else { return nil }
     var members = try JSONValue(parsing: Array(head.utf8)).members ?? []
     let tables = try rows(
       "SELECT definition, fetch_path, upload_path, parameter_name, upsert_statement, delete_statement, fetch_order, upload_order, upsert_order, delete_order, dirty_query, key_query FROM salvor_sync_config ORDER BY place"

@@ -24,6 +24,21 @@ extension WorkingRows {
     try touched.removed(table, key)
   }
 
+  /// Marked rows of these tables go, and do not come back: nothing marks them any more.
+  func removeMarked(of tables: Set<Int64>) throws {
+    for table in context.catalog.tables where tables.contains(table.number) {
+      guard let deleted = table.deletedFlag else { continue }
+      let columns = table.keySlots.map(table.tableColumn).joined(separator: ", ")
+      for key in try context.connection.rows(
+        "SELECT \(columns) FROM \(quoted(table.name)) x WHERE \(CapturedTable.isSet(deleted, "x"))\(table.andHasKey(table.tableColumn))"
+      ) {
+        try removeMarked(table, key)
+        markedOut[RowRef(table: table.number, key: key)] = nil
+      }
+      try context.connection.run("DELETE FROM salvor_mark WHERE t = ?1", .integer(table.number))
+    }
+  }
+
   /// A marked row that was taken out could stand beside the rows in work as these are to be: what was in its way has been
   /// displaced since.
   func canReturn(_ ref: RowRef, _ children: Set<RowRef> = []) throws -> Bool {

@@ -69,6 +69,8 @@ struct Move {
   var discarded: (reason: String, message: String)?
   /// Changes after this counter are kept in the archive: a backup from before them is put back.
   var keptAfter: Int64?
+  /// Tables, by number, that have no deleted column from here on: their marked rows go.
+  var unmarked: Set<Int64> = []
   /// Rows that a restored server lost: requests that offer them again are added.
   var offers: (any AddedRequests)?
   var holding = Holding.none

@@ -87,6 +87,7 @@ final class Settling {
     case .none: break
     case .download(let apply): try apply.takeBases()
     }
+    if !move.unmarked.isEmpty { try rows().removeMarked(of: move.unmarked) }
     if let offers = move.offers { try offers.add(to: rows()) }
     if let start = move.keptAfter { try keep(after: start) }
     try proveCaptured()

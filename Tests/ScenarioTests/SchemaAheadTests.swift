@@ -1,0 +1,208 @@
+import SQLiteSupport
+import SalvorClientEngine
+import SalvorModel
+import SalvorStorage
+import Testing
+
+@Suite("An application's schema file that is ahead of its server's (decision 187)")
+struct SchemaAheadTests {
+  private func started(_ schema: String = Fleet.visits) async throws -> Fleet {
+    let fleet = try Fleet(schema: schema)
+    try await fleet.start()
+    return fleet
+  }
+
+  private func change(_ fleet: Fleet, to schema: String) async throws {
+    fleet.schemaText = schema
+    try await fleet.restart()
+  }
+
+  @Test(
+    "a device that begins with renames and drops the server does not know waits with all it has, and goes on with the server's schema",
+    arguments: [1, 2], [false, true])
+  func begins(version: Int64, isOpenedBefore: Bool) async throws {
+    let later = EvolutionTests.renamed.replacing("version: 2", with: "version: \(version)")
+    let fleet = try await started()
+    try fleet.serverConnection().execute("INSERT INTO site VALUES ('s1', 'Harbour Kitchen', NULL, 40)")
+    if isOpenedBefore {
+      let before = try fleet.device("c")
+      try await before.write("INSERT INTO site VALUES ('s2', 'mine', NULL, 1)")
+      await before.close()
+    }
+    let c = try fleet.device("c", schema: later)
+    try await c.write("INSERT INTO place VALUES ('s3', 'new', NULL, 2)", "INSERT INTO visit VALUES ('v3', 's3', NULL)")
+    for _ in 1...2 {
+      let report = try await c.sync()
+      #expect(report.error?.code == .schemaAhead && report.recovery == nil)
+      #expect(report.exitCode == 3 && report.outcome != .recoveryRequired)
+      #expect(report.error?.message.contains("the table site is place") == true)
+    }
+    try await change(fleet, to: later)
+    let report = try await c.sync()
+    #expect(report.error == nil && report.uploaded == (isOpenedBefore ? 3 : 2))
+    #expect(try fleet.serverRows("place").map { $0[0] } == (isOpenedBefore ? ["s1", "s2", "s3"] : ["s1", "s3"]))
+    try fleet.expectEqual(["place"], [c])
+  }
+
+  @Test(
+    "a synchronized device keeps its server's names under a later file, adds what that adds, and renames with the server"
+  )
+  func isSynchronized() async throws {
+    let later = EvolutionTests.renamed.replacing("city: \"text?\",", with: "city: \"text?\", stars: \"integer = 3\",")
+    let fleet = try await started()
+    try fleet.serverConnection().execute(
+      "INSERT INTO site VALUES ('s1', 'Harbour Kitchen', NULL, 40); INSERT INTO visit VALUES ('v1', 's1', 'wet', NULL)")
+    let before = try fleet.device("a")
+    #expect(try await before.sync().error == nil)
+    try await before.write("UPDATE visit SET note = 'dry'")
+    await before.close()
+    let a = try fleet.device("a", schema: later)
+    try await a.write("UPDATE site SET name = 'mine', stars = 5")
+    let report = try await a.sync()
+    #expect(report.error == nil && report.uploaded == 1)
+    #expect(try fleet.serverRows("visit") == [["v1", "s1", "dry", nil]])
+    #expect(try await a.open().queue().map(\.table) == ["site"])
+    try await change(fleet, to: later)
+    #expect(try await a.sync().error == nil)
+    #expect(try fleet.serverConnection().rows("SELECT title, stars FROM place") == [["mine", 5]])
+    #expect(try a.connection().rows("SELECT title, stars FROM place") == [["mine", 5]])
+    #expect(try await a.open().errorArchive().isEmpty)
+  }
+
+  // MARK: Flag columns
+
+  private static let plain = """
+    { version: 1, tables: {
+        form: { maintained: "dual", primaryKey: "id", columns: { id: "text", title: "text?" } },
+        answer: { maintained: "dual", primaryKey: "id", columns: { id: "text", form_id: "text?" }, references: { form_id: "form" } },
+        draft: { maintained: "client", primaryKey: "id", columns: { id: "text", form_id: "text?" },
+                 references: { form_id: { table: "form", onDelete: "set null" } } } } }
+    """
+  private static let flagged = """
+    { version: 2, tables: {
+        form: { maintained: "dual", primaryKey: "id",
+                columns: { id: "text", title: "text?", IsDirty: "boolean = 0", IsDeleted: "boolean = 0" },
+                flags: { dirty: "IsDirty", deleted: "IsDeleted" } },
+        answer: { maintained: "dual", primaryKey: "id", columns: { id: "text", form_id: "text?", IsDeleted: "boolean = 0" },
+                  references: { form_id: "form" }, flags: { deleted: "IsDeleted" } },
+        draft: { maintained: "client", primaryKey: "id", columns: { id: "text", form_id: "text?" },
+                 references: { form_id: { table: "form", onDelete: "set null" } } } } }
+    """
+  private static let rows =
+    "INSERT INTO form (id, title) VALUES ('f1', 'one'), ('f2', 'two'); INSERT INTO answer (id, form_id) VALUES ('a1', 'f1')"
+
+  @Test("flag columns that the device knows first are its own matter: a mark deletes on a server that has none")
+  func flagsFirst() async throws {
+    let fleet = try await started(Self.plain)
+    try fleet.serverConnection().execute(Self.rows)
+    let before = try fleet.device("a")
+    #expect(try await before.sync().error == nil)
+    await before.close()
+    let a = try fleet.device("a", schema: Self.flagged)
+    try await a.write("UPDATE form SET IsDeleted = 1 WHERE id = 'f1'", "UPDATE form SET title = 'mine' WHERE id = 'f2'")
+    #expect(try a.connection().rows("SELECT id, IsDirty, IsDeleted FROM form") == [["f1", 1, 1], ["f2", 1, 0]])
+    #expect(try await a.sync().error == nil)
+    #expect(try fleet.serverRows("form") == [["f2", "mine"]] && fleet.serverRows("answer") == [])
+    #expect(try a.connection().rows("SELECT id, IsDirty, IsDeleted FROM form") == [["f2", 0, 0]])
+    try await change(fleet, to: Self.flagged)
+    try await a.write("UPDATE form SET IsDeleted = 1 WHERE id = 'f2'")
+    #expect(try await a.sync().error == nil)
+    #expect(try fleet.serverRows("form") == [] && a.rows("form") == [])
+  }
+
+  @Test(
+    "where flag columns go while deletes by mark wait, the rows are deleted, not shown again", arguments: [false, true])
+  func flagsGo(staysAsColumn: Bool) async throws {
+    let fleet = try await started(Self.flagged)
+    try fleet.serverConnection().execute(Self.rows)
+    let a = try fleet.device("a")
+    #expect(try await a.sync().error == nil)
+    try await a.write(
+      "INSERT INTO draft VALUES ('d1', 'f1')", "UPDATE form SET IsDeleted = 1 WHERE id = 'f1'",
+      "INSERT INTO form (id) VALUES ('f3')")
+    #expect(try a.rows("form").count == 3)
+    var after = Self.flagged.replacing("version: 2", with: "version: 3").replacing(
+      ",\n            flags: { dirty: \"IsDirty\", deleted: \"IsDeleted\" }", with: ""
+    ).replacing(
+      ", flags: { deleted: \"IsDeleted\" }", with: "")
+    if !staysAsColumn {
+      after = after.replacing(", IsDirty: \"boolean = 0\"", with: "").replacing(
+        ", IsDeleted: \"boolean = 0\"", with: ""
+      )
+      .replacing("maintained: \"dual\",", with: "maintained: \"dual\", dropped: [\"IsDirty\", \"IsDeleted\"],")
+    }
+    try await change(fleet, to: after)
+    let report = try await a.sync()
+    #expect(report.error == nil && report.refused == 0)
+    #expect(try a.connection().rows("SELECT id FROM form ORDER BY 1") == [["f2"], ["f3"]])
+    #expect(try a.rows("draft") == [["d1", nil]])
+    #expect(try await a.sync().uploaded == 0)
+    #expect(try fleet.serverConnection().rows("SELECT id FROM form ORDER BY 1") == [["f2"], ["f3"]])
+    #expect(try fleet.serverRows("answer") == [] && a.rows("answer") == [])
+  }
+
+  // MARK: Columns of the application's own
+
+  @Test(
+    "what an application wrote into a column of its own is sent once the schema names the column, whoever knows it first",
+    arguments: [false, true])
+  func ownColumn(isDeviceFirst: Bool) async throws {
+    let fleet = try await started(Self.plain)
+    try fleet.serverConnection().execute(Self.rows)
+    let b = try fleet.device("b")
+    var a = try fleet.device("a")
+    for device in [a, b] { #expect(try await device.sync().error == nil) }
+    try a.connection().execute(
+      """
+      ALTER TABLE form ADD COLUMN color TEXT; ALTER TABLE form ADD COLUMN size INTEGER NOT NULL DEFAULT 5;
+      UPDATE form SET color = 'red' WHERE id = 'f1'; UPDATE form SET size = 6, title = 'mine' WHERE id = 'f2';
+      INSERT INTO form VALUES ('f3', 'new', 'blue', 7), ('f4', 'plain', NULL, 5);
+      """)
+    let later = Self.plain.replacing("version: 1", with: "version: 2").replacing(
+      "title: \"text?\"", with: "title: \"text?\", color: \"text?\", size: \"integer = 5\"")
+    if isDeviceFirst {
+      await a.close()
+      a = try fleet.device("a", schema: later)
+      #expect(try await a.sync().error == nil)
+      #expect(try fleet.serverRows("form").map { $0[0] } == ["f1", "f2", "f3", "f4"])
+    }
+    try await change(fleet, to: later)
+    for _ in 1...2 { #expect(try await a.sync().error == nil) }
+    #expect(try await a.open().queue().isEmpty)
+    #expect(try await b.sync().error == nil)
+    let rows: [[Value]] = [
+      ["f1", "one", "red", 5], ["f2", "mine", nil, 6], ["f3", "new", "blue", 7], ["f4", "plain", nil, 5],
+    ]
+    #expect(try a.rows("form") == rows)
+    try fleet.expectEqual(["form"], [a, b])
+  }
+
+  // MARK: Names
+
+  @Test("names that differ in the case of letters beyond ASCII are different tables and columns, as SQLite has them")
+  func letters() async throws {
+    let fleet = try await started(
+      """
+      { version: 1, tables: {
+          "Ölung": { maintained: "dual", primaryKey: "id", columns: { id: "text", "Ä": "text?", "ä": "text?" } },
+          "ölung": { maintained: "dual", primaryKey: "ID", columns: { ID: "text", "É": "text?", "o_ID": "text?" },
+                     references: { "o_ID": { table: "Ölung", onDelete: "cascade" } } } } }
+      """)
+    try fleet.serverConnection().execute(
+      "INSERT INTO \"Ölung\" VALUES ('1', 'upper', 'lower'); INSERT INTO \"ölung\" VALUES ('1', 'e', '1')")
+    let (a, b) = (try fleet.device("a"), try fleet.device("b"))
+    for device in [a, b] { #expect(try await device.sync().error == nil) }
+    try await a.write(
+      "UPDATE \"Ölung\" SET \"ä\" = 'mine'", "UPDATE \"ölung\" SET \"É\" = 'f'",
+      "INSERT INTO \"Ölung\" VALUES ('2', NULL, NULL)", "INSERT INTO \"ölung\" VALUES ('2', 'x', '2')")
+    try await b.write("UPDATE \"Ölung\" SET \"Ä\" = 'theirs'")
+    for device in [a, b, a] {
+      let report = try await device.sync()
+      #expect(report.error == nil && report.refused == 0 && report.conflicts == 0)
+    }
+    #expect(
+      try fleet.serverRows("Ölung") == [["1", "theirs", "mine"], ["2", nil, nil]]
+        && fleet.serverRows("ölung") == [["1", "f", "1"], ["2", "x", "2"]])
+    try fleet.expectEqual(["Ölung", "ölung"], [a, b])
+  }
+}
