@@ -29,6 +29,49 @@ extension ClientStoreContract {
     try await bench.recover(recovered)
   }
 
+  /// The lost parents of a row that is offered go along, up to the root, whoever wrote them: it waits for nobody.
+  static let offeredParents: [Case] = [RecoveryOrder.Rebuild.nothing, .synchronizedTables, .everything].map { rebuild in
+    offering(
+      "a lost row goes with the lost rows of others that it references (rebuild: \(rebuild.rawValue))",
+      ContractSchemas.inspections
+    ) { bench in
+      let tables = ["severity", "establishment", "inspection", "infraction"]
+      let kept: [(String, Row)] = [("establishment", ["e1", "e", .null])]
+      try await bench.download(full: tables, rows: kept)
+      try await bench.download(rows: [
+        ("establishment", ["e2", "theirs", "EU"]), ("establishment", ["e3", "theirs", "EU"]),
+        ("inspection", ["i2", "e2", "d", .null]),
+      ])
+      try await bench.write(.insert("infraction", ["inspection_id": "i2", "line": 1, "note": "mine"]))
+      try await bench.commitUpload()
+      var recovered =
+        rebuild == .nothing
+        ? Recovered(
+          shared: 1,
+          departed: [
+            ("infraction", .lost, ["i2", 1]), ("inspection", .lost, ["i2"]), ("establishment", .lost, ["e2"]),
+            ("establishment", .lost, ["e3"]),
+          ])
+        : Recovered(shared: 1, full: tables, rows: kept)
+      (recovered.heal, recovered.requests, recovered.rebuild) = (.own, .discard, rebuild)
+      let report = try await bench.recover(recovered)
+      try await bench.expectRows("establishment", [["e1", "e", .null], ["e2", "theirs", "EU"]])
+      try await bench.expectRows("inspection", [["i2", "e2", "d", .null]])
+      try await bench.expectRows("infraction", [["i2", 1, .null, "mine"]])
+      try await bench.expectArchive([
+        "kept lost-on-server insert establishment [e3] [] > [id=e3, name=theirs, region=EU]"
+      ])
+      try expectEqual([report.counts.lost, report.counts.offered], [2, 3], "lost and offered")
+      let sent = try await bench.begin()
+      try expectEqual(
+        sent.changes.map { "\($0.table) \($0.offer?.version.number ?? 0)" }.sorted(),
+        ["establishment 2", "infraction 3", "inspection 2"], "the offers, and their versions")
+      try await bench.settle(sent)
+      try await bench.expectRows("infraction", [["i2", 1, .null, "mine"]])
+      try expectEqual(try await bench.begin().changes, [], "what is sent when the offers are settled")
+    }
+  }
+
   static let offers: [Case] = [
     offering("what this device wrote at a lost commit stays, and is sent again with its version") { bench in
       try await bench.download(
@@ -342,6 +385,26 @@ extension ClientStoreContract {
       try await bench.expectArchive([])
       try expectEqual([report.counts.lost, report.counts.offered], [3, 3], "lost and offered")
       try expectEqual(try await bench.begin().changes.count, 3, "the offers")
+    },
+    offering("a column with a value that its type does not store is not named: the others of the row go on") { bench in
+      let strange = Value.blob([1])
+      try await bench.download(
+        full: ["note"], rows: [("note", ["n1", "a", strange]), ("note", ["n2", "b", strange])])
+      try await bench.write(
+        .update("note", ["n1"], ["title": "mine"]), .update("note", ["n2"], ["title": "mine"]))
+      try await bench.commitUpload()
+      try await bench.write(.update("note", ["n2"], ["title": "b"]))
+      try await bench.commitUpload()
+      var recovered = Recovered(shared: 1, rows: [("note", ["n1", "a", strange])])
+      recovered.heal = .own
+      try await bench.recover(recovered)
+      try await bench.expectRows("note", [["n1", "mine", strange], ["n2", "b", strange]])
+      let sent = try await bench.begin()
+      try expectEqual(
+        sent.changes.map(\.summary).sorted(),
+        ["update note [\"title\"] [n1, a, mine] of 2 []", "update note [\"title\"] [n2, b, b] of 3 []"], "what is sent")
+      try await bench.settle(sent)
+      try await bench.expectArchive([])
     },
     offering("a row that was set back to what the server has is offered, too: an older version must not take its place")
     {

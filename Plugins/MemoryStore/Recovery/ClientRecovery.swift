@@ -54,7 +54,12 @@ struct ClientRecovery {
     judgeRows(arrivals)
     cut(arrivals)
     if order.requests == .discard { discardRequests() }
-    if order.rebuild == .nothing { mergeRequests() } else { offerLostRows() }
+    if order.rebuild == .nothing {
+      mergeRequests()
+    } else {
+      offerLostRows()
+      remakeLostParents()
+    }
     for id in try content.remake(constraints, afterDownload: true) { requests[id] = (.discarded, "displaced") }
     archiveLost()
     try guardAgainstMassDeletion()

@@ -119,6 +119,13 @@ extension ClientRecovery {
       let isOfMass = change.operation == .delete && isDeleteOfRow(name) && mass.contains(name.table)
       // Every column is named, also one that is as the server has it.
       if change.operation == .update, let whole = held(name) { change = whole }
+      if change.operation == .update, let table = content.schema.table(name.table) {
+        // No device can send what the column's type does not store.
+        change.columns.removeAll { column in
+          table.columns.first { $0.name == column.name }?.type.stores(column.new) == false
+        }
+        if change.columns.isEmpty { continue }
+      }
       let others = outstanding.flatMap { content.requests[$0].changes }.filter { $0.row == name }
       if !others.isEmpty {
         guard change.operation == .update, others.allSatisfy({ $0.operation == .update }) else { continue }
@@ -187,37 +194,38 @@ extension ClientRecovery {
 
   /// A lost row that a row with a request references, up to the root: a queued insert of its own. One that a request
   /// inserted over it is there already.
-  private mutating func remakeLostParents() {
+  mutating func remakeLostParents() {
     let view = ClientContent.shown(
       outstanding.map { content.requests[$0] }, over: content.bases, schema: content.schema
     )
     .view
     for name in sorted(Set(outstanding.flatMap { content.requests[$0].rows })) {
-      if let row = view[name] { remakeLostParents(of: name, row, view) }
+      if let row = view[name], let table = content.schema.table(name.table) {
+        remakeLostParents(of: row, in: table, view)
+      }
     }
   }
 
   /// Up to the root.
-  private mutating func remakeLostParents(of child: RowName, _ row: Row, _ view: MemoryTables) {
-    guard let table = content.schema.table(child.table) else { return }
+  ///
+  /// - Parameter table: as the row was made.
+  private mutating func remakeLostParents(of row: Row, in table: Table, _ view: MemoryTables) {
     for reference in table.references {
       let parent = RowName(table: reference.table, key: [table.value(reference.column, of: row)])
-      guard fates[parent] == .lost, lost[parent] != nil, view[parent] == nil, isWritable(parent),
-        let base = before.bases[parent],
-        let parentTable = content.schema.table(parent.table)
+      guard fates[parent] == .lost, var change = lost[parent], view[parent] == nil, isWritable(parent),
+        let base = before.bases[parent], let parentTable = before.schema.table(parent.table),
+        let group = content.schema.table(parent.table)?.group
       else { continue }
       lost[parent] = nil
       content.counter += 1
-      let change = Change(
-        counter: content.counter, made: content.groups[parentTable.group]?.cursor?.number ?? 0, row: parent,
-        operation: .insert, columns: [])
-      var made = insert(base, parentTable, change)
-      made.offer = lostVersion(of: parent).map { Offer($0) }
-      let request = Request(stamp: content.stamp, changes: [made])
-      if made.offer != nil { offered.insert(request.id) }
+      change.counter = content.counter
+      change.made = content.groups[group]?.cursor?.number ?? 0
+      change.offer = lostVersion(of: parent).map { Offer($0) }
+      let request = Request(stamp: content.stamp, changes: [change])
+      if change.offer != nil { offered.insert(request.id) }
       content.requests.append(request)
       remadeParents.append(request.id)
-      remakeLostParents(of: parent, base, view)
+      remakeLostParents(of: base, in: parentTable, view)
     }
   }
 

@@ -198,7 +198,7 @@ final class Rebuilding {
     try offered.noteMass()
     if merge.offers.isOn, try !watch.isEmpty {
       var move = Move()
-      move.offers = offered
+      move.offers = RebuiltOffers(merge: merge, watch: watch, offered: offered)
       move.basesMayBreak = false
       try context.settle(move)
     }
@@ -292,5 +292,23 @@ final class Rebuilding {
       }
       return true
     }
+  }
+}
+
+/// What a rebuild offers, with the lost rows of others that it needs.
+private final class RebuiltOffers: AddedRequests {
+  private let merge: RecoveryMerge
+  private let watch: BaseWatch
+  private let offered: OfferedRows
+
+  init(merge: RecoveryMerge, watch: BaseWatch, offered: OfferedRows) {
+    self.merge = merge
+    self.watch = watch
+    self.offered = offered
+  }
+
+  func add(to rows: WorkingRows) throws {
+    try offered.add(to: rows)
+    try merge.makeParentsAgain(rows, watch, offered)
   }
 }

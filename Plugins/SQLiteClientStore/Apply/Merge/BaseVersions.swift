@@ -107,6 +107,8 @@ final class BaseVersions {
   private var find: SQLiteStatement
   /// Tables whose rows without a version of their own came with a commit that is not shared.
   private var cameLater: Set<Int64> = []
+  /// The commits with which tables came whole, by number.
+  private var whole: [Int64: Int64] = [:]
   /// Tables whose triggers were away: what their rows were may have been written here, and is in no log.
   let unproven: Set<Int64>
   /// Tables with rows that have a version of their own.
@@ -136,9 +138,9 @@ final class BaseVersions {
       tables = Set(try connection.rows("SELECT DISTINCT t FROM \(name)").compactMap { $0[0].integer })
     }
     for table in context.catalog.tables {
-      if try connection.cameWhole(context.group(of: table.number)) > order.shared ?? 0 {
-        cameLater.insert(table.number)
-      }
+      let whole = try connection.cameWhole(context.group(of: table.number))
+      self.whole[table.number] = whole
+      if whole > order.shared ?? 0 { cameLater.insert(table.number) }
     }
   }
 
@@ -197,6 +199,13 @@ final class BaseVersions {
     let entry = try entryBefore(table, key)
     let number = try entry?.version ?? context.connection.cameWhole(context.group(of: table.number))
     return number > order.shared ?? 0 ? (number, entry?.wrote == 1) : nil
+  }
+
+  /// The lost commit of a row that another one needs, also where the table was rebuilt; nil: it is not lost, or is not known.
+  func lostCommit(_ table: CapturedTable, _ key: Key) throws -> Int64? {
+    guard order.absence == .lost else { return nil }
+    let number = try entryBefore(table, key)?.version ?? whole[table.number] ?? 0
+    return number > order.shared ?? 0 ? number : nil
   }
 
   /// Which rows of the table (alias `x`) have a version that is lost; nil: none.

@@ -149,22 +149,25 @@ final class BaseWatch {
   func isHeld(_ table: CapturedTable, by column: String) -> String {
     let rest = (1..<keyWidth).map { " AND w.k\($0) = 0" }.joined()
     return
-      "EXISTS (SELECT 1 FROM \(name) w WHERE w.t = \(table.number) AND w.k0 = \(column)\(rest) AND w.fate = \(Fate.lost.rawValue) AND w.settled = 0)"
+      "EXISTS (SELECT 1 FROM \(name) w WHERE w.t = \(table.number) AND w.k0 = \(column)\(rest) AND w.fate IN \(Self.missing) AND w.settled = 0)"
   }
+
+  /// The server has lost the row, and has none.
+  private static let missing = "(\(Fate.lost.rawValue), \(Fate.anew.rawValue))"
 
   /// The server has lost the row, and nothing has made it again.
   func isHeld(_ table: CapturedTable, _ key: Key) throws -> Bool {
     guard isHolding else { return false }
     try bind(find, table, key)
     defer { find.reset() }
-    return try find.step() && find.int64(0) == Fate.lost.rawValue && find.int64(1) == 0
+    return try find.step() && [.lost, .anew].contains(Fate(rawValue: find.int64(0))) && find.int64(1) == 0
   }
 
   /// Tables with rows that the server has lost.
   func lostTables() throws -> Set<Int64> {
     guard isHolding else { return [] }
     return Set(
-      try context.connection.rows("SELECT DISTINCT t FROM \(name) WHERE fate = \(Fate.lost.rawValue)").compactMap {
+      try context.connection.rows("SELECT DISTINCT t FROM \(name) WHERE fate IN \(Self.missing)").compactMap {
         $0[0].integer
       })
   }
@@ -213,6 +216,7 @@ final class BaseWatch {
   ///   - kept: a table: the old row by slot in `v…`, and `is_lost`: else it may have been written while triggers were away.
   ///   - count: how many slots the old table had. A slot that is new has the server's value, or its default.
   func noteRows(_ table: CapturedTable, in kept: String, slots count: Int) throws {
+    isHolding = true
     let isThere = "\(table.tableColumn(0)) IS NOT NULL"
     let defaults = context.padded(Array(repeating: .null, count: count), table)
     let values = table.columns.indices.map { slot in

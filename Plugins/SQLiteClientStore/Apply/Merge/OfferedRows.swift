@@ -227,6 +227,14 @@ final class OfferedRows: AddedRequests {
       isBusy("w", table, rows.index), "w.fate = \(Fate.deleted.rawValue)",
       "((\(operation)) = \(Self.deleteOfNothing) OR w.fate = \(Fate.anew.rawValue)) = \(stands("w", table))",
     ]
+    if !table.otherSlots.isEmpty {
+      // What no column of its type stores is not named.
+      terms.append(
+        "w.fate = \(Fate.row.rawValue) AND w.was IS 1 AND (\(context.anyUnstored(in: table) { "w.w\($0)" }))")
+      terms.append(
+        "w.fate = \(Fate.same.rawValue) AND EXISTS (SELECT 1 FROM \(quoted(table.name)) x WHERE \(table.rowAt { "w.k\($0)" }) AND (\(context.anyUnstored(in: table, table.tableColumn))))"
+      )
+    }
     if !table.uniques.isEmpty {
       let slots = uniqueSlots(table)
       let differs = table.anyDiffers(slots, { "w.w\($0)" }, table.tableColumn)

@@ -127,10 +127,14 @@ final class Offers {
   func version(_ table: CapturedTable, _ key: Key, isNeeded: Bool = false) throws -> LostVersion? {
     let mode = mode(of: table)
     guard isOn, mode != .off, context.table(table)?.maintained == .dual, !versions.unproven.contains(table.number),
-      let lost = try versions.lost(table, key),
-      isNeeded || lost.isOwn || mode == .all
+      let number = try isNeeded ? versions.lostCommit(table, key) : ownLoss(table, key, mode)
     else { return nil }
-    return version(lost.number)
+    return version(number)
+  }
+
+  private func ownLoss(_ table: CapturedTable, _ key: Key, _ mode: HealMode) throws -> Int64? {
+    guard let lost = try versions.lost(table, key), lost.isOwn || mode == .all else { return nil }
+    return lost.number
   }
 
   /// That of a commit that is lost; nil: of an incarnation that the device does not know.

@@ -98,7 +98,7 @@ final class RecoveryMerge: RecoveryRules {
     }
     try offered?.add(to: rows)
     try captureUnproven(rows, watch)
-    try makeParentsAgain(rows, watch)
+    if let offered { try makeParentsAgain(rows, watch, offered) }
     for change in plain where try watch.isHeld(change.table, change.key) {
       try rows.setBase(change.table, change.key, nil)
     }
@@ -181,39 +181,9 @@ final class RecoveryMerge: RecoveryRules {
 
   private func isWritable(_ table: CapturedTable) -> Bool { context.table(table)?.maintained == .dual }
 
-  /// A lost row that a row with requests references, up to the root: a queued insert of its own.
-  private func makeParentsAgain(_ rows: WorkingRows, _ watch: BaseWatch) throws {
-    let lost = try watch.lostTables()
-    let parents = context.schema.tables.compactMap { table in
-      context.catalog.table(table.name).map { (captured: $0, definition: table) }
-    }.filter { lost.contains($0.captured.number) && $0.definition.maintained == .dual }
-    guard !parents.isEmpty, let offered else { return }
-    try offered.noteBusy(rows)
-    for table in context.catalog.tables where !references(of: table, to: parents.map(\.captured)).isEmpty {
-      let isChild = references(of: table, to: parents.map(\.captured)).map { slot, parent in
-        watch.isHeld(parent, by: table.tableColumn(slot))
-      }.joined(separator: " OR ")
-      // Of a row in work the table does not know all yet.
-      let mayBeChild =
-        "(\(offered.isBusy("i")) OR EXISTS (SELECT 1 FROM \(quoted(table.name)) x WHERE \(table.rowAt { "i.k\($0)" }) AND (\(isChild))))"
-      try rows.index.eachRow(of: table, where: mayBeChild) { key in
-        guard let row = try shown(table, key, rows) else { return }
-        var waiting = [(table, row)]
-        while let (child, row) = waiting.popLast() {
-          for (slot, parent) in references(of: child, to: parents.map(\.captured)) where row[slot] != .null {
-            let key = [row[slot]]
-            // One that a request inserted, too, is there already.
-            guard try watch.isHeld(parent, key), try rows.load(parent, key).timeline.steps.isEmpty else { continue }
-            let version = try offers.version(parent, key, isNeeded: true)
-            guard let counter = try rows.makeAgainAlone(parent, key) else { continue }
-            if let version { try offers.mark(counter, version) }
-            try watch.settle(parent, key)
-            remadeParents.insert(counter)
-            if let made = try shown(parent, key, rows) { waiting.append((parent, made)) }
-          }
-        }
-      }
-    }
+  /// The rows that requests reference, and that the server has lost with them.
+  func makeParentsAgain(_ rows: WorkingRows, _ watch: BaseWatch, _ offered: OfferedRows) throws {
+    remadeParents = try LostParents(context, offers, watch, offered).makeAgain(rows)
   }
 
   /// A row that was made while the triggers were away references a row that the server has lost. The server does not have it, so
@@ -223,7 +193,7 @@ final class RecoveryMerge: RecoveryRules {
     let lost = try watch.lostTables()
     let parents = context.catalog.tables.filter { lost.contains($0.number) }
     for table in context.catalog.tables where versions.unproven.contains(table.number) {
-      let isChild = references(of: table, to: parents).map { watch.isHeld($1, by: table.tableColumn($0)) }
+      let isChild = context.references(of: table, to: parents).map { watch.isHeld($1, by: table.tableColumn($0)) }
       guard !isChild.isEmpty else { continue }
       let keys = table.keySlots.map(table.tableColumn).joined(separator: ", ")
       let isLogged = rows.index.contains(table) { table.tableColumn(table.keySlots[$0]) }
@@ -234,24 +204,6 @@ final class RecoveryMerge: RecoveryRules {
         _ = try rows.makeAgainAlone(table, key)
       }
     }
-  }
-
-  private func references(of table: CapturedTable, to parents: [CapturedTable]) -> [(Int, CapturedTable)] {
-    (context.table(table)?.references ?? []).compactMap { reference in
-      guard let parent = parents.first(where: { $0.name.folded == reference.table.folded }),
-        parent.keyCount == 1,
-        let slot = table.columns.firstIndex(where: { $0.name.folded == reference.column.folded })
-      else { return nil }
-      return (slot, parent)
-    }
-  }
-
-  /// The row as it will be; nil where it has no requests any more.
-  private func shown(_ table: CapturedTable, _ key: Key, _ rows: WorkingRows) throws -> SlotRow? {
-    guard let work = rows.rows[RowRef(table: table.number, key: key)] else {
-      return try rows.index.entries(table, key).isEmpty ? nil : context.currentRow(table, key)
-    }
-    return work.timeline.steps.isEmpty ? nil : work.timeline.current
   }
 
   // MARK: When all rows are written

@@ -56,7 +56,11 @@ extension WorkingRows {
       switch (was, work.timeline.base) {
       case (nil, _): .delete
       case (let was?, nil): .insert(was)
-      case (let was?, .some): .update(Dictionary(uniqueKeysWithValues: table.otherSlots.map { ($0, was[$0]) }))
+      case (let was?, .some):
+        .update(
+          Dictionary(
+            uniqueKeysWithValues: table.otherSlots.filter { context.isStored(was[$0], in: $0, of: table) }
+              .map { ($0, was[$0]) }))
       }
     if case .update(let news) = change, news.isEmpty { return nil }
     if work.timeline.steps.isEmpty { return change }
@@ -96,5 +100,35 @@ extension WorkingRows {
       where: "seq BETWEEN ?1 AND ?2", [.integer(range.first), .integer(range.last)])
     try context.forgetStored()
     try context.forgetRequests(from: range.first, to: range.first)
+  }
+}
+
+extension StoreContext {
+  /// The column's type stores the value. Another program on the server may have written one that it does not: no device can send that.
+  func isStored(_ value: Value, in slot: Int, of table: CapturedTable) -> Bool {
+    type(of: slot, of: table)?.stores(value) ?? true
+  }
+
+  /// The same, of an expression: there is a slot whose value is not stored.
+  func anyUnstored(in table: CapturedTable, _ value: (Int) -> String) -> String {
+    let terms = table.otherSlots.compactMap { slot -> String? in
+      guard let type = type(of: slot, of: table) else { return nil }
+      let value = value(slot)
+      let kind =
+        switch type {
+        case .text, .timestamp, .json: "text"
+        case .integer, .boolean: "integer"
+        case .real: "real"
+        case .blob: "blob"
+        }
+      let isOther = "typeof(\(value)) NOT IN ('\(kind)', 'null')"
+      return type == .boolean ? "\(isOther) OR \(value) NOT IN (0, 1)" : isOther
+    }
+    return terms.isEmpty ? "0" : terms.joined(separator: " OR ")
+  }
+
+  private func type(of slot: Int, of table: CapturedTable) -> ColumnType? {
+    let name = table.columns[slot].name.folded
+    return self.table(table)?.columns.first { $0.name.folded == name }?.type
   }
 }
