@@ -26,7 +26,7 @@ public protocol RecoveringServerStore: ServerStore {
 
   /// The operator demands a reset: the remote's next begin is answered with `operator-requested` until it has recovered.
   /// Each demand gets a number that was not given before (`RemoteRecord.resetDemand`) and takes the place of the one before
-  /// it. False: there is no such remote.
+  /// it. One that was deleted hears of it when it comes back. False: there is no such remote, or it is blocked.
   func demandReset(_ remote: RemoteID) async throws -> Bool
 
   /// Demands a reset of every registered remote, or of those of one principal, under one number that was not given before.

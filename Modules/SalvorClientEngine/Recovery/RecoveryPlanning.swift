@@ -116,7 +116,13 @@ struct RecoveryPlanning {
         "the server's schema has more tables or columns, which are added first: the counts come with them")
     } else if rebuild == .nothing || incident.facts.differences.isEmpty {
       // What is uploaded before is no loss.
-      try await rehearse(plan.sent > 0 ? .keep : requests, &run, incident, config, &exchange, &plan)
+      let requests = plan.sent > 0 ? .keep : requests
+      do {
+        try await rehearse(requests, &run, incident, config, &exchange, &plan, isByHand: strategy != nil)
+      } catch let error as SalvorError where error.code == .massDeletion {
+        stop(&plan, RecoveryRun.stopped(error.message, incident.reason), incident)
+        return plan
+      }
     }
     if rebuild != .nothing {
       plan.rowsToFetch = incident.facts.rows
@@ -140,7 +146,7 @@ struct RecoveryPlanning {
   /// Fetches what differs and lets the store try, in a transaction that it rolls back.
   private func rehearse(
     _ requests: RecoveryOrder.Requests, _ run: inout RecoveryRun, _ incident: Incident, _ config: SyncConfig?,
-    _ exchange: inout RecoveryExchange, _ plan: inout RecoveryPlan
+    _ exchange: inout RecoveryExchange, _ plan: inout RecoveryPlan, isByHand: Bool
   ) async throws {
     var bytes: Int64 = 0
     let store = store
@@ -153,13 +159,32 @@ struct RecoveryPlanning {
     exchange.report = fetching.questions.report
     var journal = RecoveryJournal(state: .running, id: "plan")
     journal.strategy = plan.strategy
-    journal.isByHand = true
+    // What waits for a person goes on by hand alone, and what waits for the administrator has passed the guard.
+    journal.isByHand = isByHand || run.journal.isByHand || [.required, .waiting].contains(run.journal.state)
+    journal.demand = incident.facts.demand ?? (run.journal.state == .none ? nil : run.journal.demand)
     journal.newRemoteID = RemoteID(from: configuration.random)
     let report = try await store.rehearse(
       run.order(requests, .nothing, incident, starts, groups, journal, config))
     plan.counts = report.counts
     plan.rowsToFetch = report.counts.upserts
     plan.bytes = bytes
+  }
+
+  /// The guard would stop the strategy: a person decides, and nothing becomes of the rows.
+  private func stop(_ plan: inout RecoveryPlan, _ why: String, _ incident: Incident) {
+    plan.guarded = why
+    plan.fellBackFrom.append(plan.strategy)
+    plan.notes.append(
+      "\(plan.strategy): \(why) salvor recover --plan --strategy S shows what a strategy would do by hand."
+    )
+    plan.strategy = StrategyChain.manual
+    plan.steps = []
+    if case .steps(let steps)? = configuration.recovery.chain[StrategyChain.manual]?.plan(for: incident) {
+      plan.steps = steps.map(\.name)
+    }
+    plan.sent = 0
+    plan.counts = RecoveryCounts()
+    plan.counts.kept = incident.status.queued
   }
 
   private func decide(

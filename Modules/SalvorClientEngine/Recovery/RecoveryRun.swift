@@ -31,6 +31,8 @@ struct RecoveryRun {
   private var config: SyncConfig?
   /// The plan is past the step that makes the server forget this remote: it goes on, and does not start again.
   private(set) var hasForgotten = false
+  /// The guard has let the upload's rewind pass before the server was to forget this remote.
+  private var hasAskedGuard = false
 
   /// The name in reports of what happens without a strategy where only others' commits are gone (semantics 6).
   static let rewind = "rewind"
@@ -195,15 +197,18 @@ struct RecoveryRun {
     -> RecoveryResult
   {
     noteFall(from: name, why)
-    journal.message = why
-    if incident.reason == .serverRestored {
-      journal.message +=
-        " Rows that are newer than the server's backup count as gone. Where they are to go, on every device: salvor remotes reset --all, on the server."
-    }
+    journal.message = Self.stopped(why, incident.reason)
     guard case .steps(let steps) = chain[StrategyChain.manual]?.plan(for: incident) else {
       throw SalvorError(.recoveryRequired, why)
     }
     return try await carryOut(StrategyChain.manual, steps, incident)
+  }
+
+  /// What a person is told where the guard has stopped a recovery.
+  static func stopped(_ why: String, _ reason: RecoveryReason) -> String {
+    guard reason == .serverRestored else { return why }
+    return why
+      + " Rows that are newer than the server's backup count as gone. Where they are to go, on every device: salvor remotes reset --all, on the server."
   }
 
   private mutating func noteFall(from name: String, _ why: String) {
@@ -225,6 +230,7 @@ struct RecoveryRun {
     self.config = config
     // One that its deletion has ended meanwhile was a person's word all the same.
     journal.demand = incident.facts.demand ?? journal.demand
+    hasAskedGuard = journal.state == .waiting
     let decision =
       journal.strategy == Self.rewind ? .steps(Self.rewindSteps) : chain[journal.strategy]?.plan(for: incident)
     journal.state = .running
@@ -296,6 +302,7 @@ struct RecoveryRun {
 
   /// Until the server knows no sequence ID of this remote, and demands no reset of it. Nil: it is so.
   private mutating func forget(_ incident: Incident) async throws -> RecoveryResult? {
+    try await askGuard(incident)
     if !Self.isRemembered(incident.facts) { return nil }
     if incident.facts.selfServiceRemoteDeletion {
       try await exchange.deleteRemote(incident.facts)
@@ -312,6 +319,25 @@ struct RecoveryRun {
       summary(nil), SalvorError(cause, message, context: ["reason": incident.reason.rawValue, "remote": id.text]))
   }
 
+  /// The guard stops an automatic recovery before the server is to forget this remote: nothing was changed then, and the server knows whom
+  /// its operator releases (decision 190).
+  private mutating func askGuard(_ incident: Incident) async throws {
+    if hasAskedGuard || !isGuarded(incident, journal) { return }
+    if let config, incident.facts.differences.isEmpty { notices += try await store.adopt(config) }
+    try await store.forgetRehearsal()
+    let store = store
+    var fetching = RecoveryFetch(
+      store: store, questions: exchange.questions(incident.facts), facts: incident.facts, status: incident.status)
+    defer { exchange.report = fetching.questions.report }
+    let (starts, groups) = try await fetching.run(.differences, reason: incident.reason, config: config) { bytes, _ in
+      try await store.keepForRehearsal(bytes)
+    }
+    var order = self.order(.keep, .nothing, incident, starts, groups, journal, nil)
+    order.id = "guard"
+    _ = try await store.rehearse(order)
+    hasAskedGuard = true
+  }
+
   /// The server would refuse an upload.
   private static func isRemembered(_ facts: RecoveryFacts) -> Bool { facts.stored != nil || facts.demand != nil }
 
@@ -323,6 +349,8 @@ struct RecoveryRun {
     var order = self.order(.keep, .nothing, incident, fetched.starts, fetched.groups, journal, nil)
     order.id = "\(uploadPrefix)\(try await uploads().count + 1)"
     order.strategy = Self.rewind
+    // The guard was asked before the server forgot this remote.
+    order.removedShareMax = nil
     _ = try await replace(order, incident)
     await exchange.leave(incident.facts)
     try await send()

@@ -53,6 +53,8 @@ public struct RecoveryPlan: Sendable, Hashable {
   public var fellBackFrom: [String]
   /// Why those could not.
   public var notes: [String]
+  /// Why the guard against mass deletion would stop it, and a person has to decide; nil: it would not.
+  public var guarded: String? = nil
   /// The steps by name, in order.
   public var steps: [String]
   /// What would become of requests and rows.
@@ -73,6 +75,7 @@ public struct RecoveryPlan: Sendable, Hashable {
       "strategy": strategy.isEmpty ? .null : .string(strategy),
       "fellBackFrom": fellBackFrom.first.map(JSONValue.string) ?? .null,
       "notes": .array(notes.map(JSONValue.string)),
+      "guard": guarded.map { ["name": .string(ErrorCode.massDeletion.rawValue), "message": .string($0)] } ?? .null,
       "steps": .array(steps.map(JSONValue.string)),
       "requests": [
         "kept": .integer(counts.kept + counts.merged), "sent": .integer(sent),

@@ -99,6 +99,21 @@ extension ServerStoreContract {
     },
 
     recovering(
+      ContractSchemas.notes(), "a reset can be demanded of a remote that was deleted, and not of one that is blocked",
+      rule: "semantics 9, operator-requested"
+    ) { bench in
+      let device = try await bench.device()
+      _ = try await bench.store.deleteRemote(device.remote, block: false)
+      try expect(try await bench.recovering.demandReset(device.remote), "the server remembers the remote")
+      try await bench.store.register(device.remote, principal: device.principal.name)
+      let demand = try expectSome(try await bench.store.remote(device.remote)?.resetDemand, "a demand when it is back")
+      try expect(try await bench.recovering.settleReset(device.remote, demand: demand), "there is such a remote")
+      try expectEqual(try await bench.store.remote(device.remote)?.resetDemand, nil, "the demand after it was met")
+      _ = try await bench.store.deleteRemote(device.remote, block: true)
+      try expect(!(try await bench.recovering.demandReset(device.remote)), "a blocked remote never comes")
+    },
+
+    recovering(
       ContractSchemas.notes(),
       "resets are demanded of all remotes, or of one principal's, at once; deleted ones are left out",
       rule: "interfaces, salvor remotes reset --all / --principal"

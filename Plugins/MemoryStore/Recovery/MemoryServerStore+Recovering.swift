@@ -88,7 +88,7 @@ extension MemoryServerStore: RecoveringServerStore {
     return page
   }
 
-  /// False where the remote is not known or deleted.
+  /// False where the remote is not known or blocked.
   public func demandReset(_ remote: RemoteID) throws -> Bool {
     try setDemand(of: remote) { _ in random.positiveNumber() }
   }
@@ -107,14 +107,14 @@ extension MemoryServerStore: RecoveringServerStore {
     return count
   }
 
-  /// A demand that came later stays. False where the remote is not known or deleted.
+  /// A demand that came later stays. False where the remote is not known or blocked.
   public func settleReset(_ remote: RemoteID, demand: Int64) throws -> Bool {
     try setDemand(of: remote) { $0 == demand ? nil : $0 }
   }
 
   private func setDemand(of remote: RemoteID, _ next: (Int64?) -> Int64?) throws -> Bool {
     var state = try read()
-    guard var known = state.remotes[remote], !known.record.isDeleted else { return false }
+    guard var known = state.remotes[remote], !known.record.isBlocked else { return false }
     known.record.resetDemand = next(known.record.resetDemand)
     state.remotes[remote] = known
     write(state)

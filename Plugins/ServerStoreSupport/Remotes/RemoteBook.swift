@@ -99,9 +99,9 @@ package struct RemoteBook {
     return true
   }
 
-  /// False: there is no such remote.
+  /// Also of one that was deleted: it is told when it comes back. False: there is no such remote, or it is blocked.
   package func demandReset(_ remote: RemoteID, demand: Int64) throws -> Bool {
-    guard let known = try self.remote(remote), !known.isDeleted else { return false }
+    guard let known = try self.remote(remote), !known.isBlocked else { return false }
     try connection.run("UPDATE salvor_remote SET reset = ?2 WHERE id = ?1", .text(remote.text), .integer(demand))
     return true
   }
@@ -116,7 +116,7 @@ package struct RemoteBook {
 
   /// False: there is no such remote.
   package func settleReset(_ remote: RemoteID, demand: Int64) throws -> Bool {
-    guard let known = try self.remote(remote), !known.isDeleted else { return false }
+    guard let known = try self.remote(remote), !known.isBlocked else { return false }
     try connection.run(
       "UPDATE salvor_remote SET reset = 0 WHERE id = ?1 AND reset = ?2", .text(remote.text), .integer(demand))
     return true
