@@ -8,7 +8,9 @@ public protocol RestorableServerStore: ServerStore {
   ///
   /// Works without `open`. Throws `storage-busy` where anybody has the database open, and `usage` where the file is not a
   /// whole copy of a server's database; nothing is changed then.
-  func restore(from path: String) async throws -> ServerRestoration
+  ///
+  /// - Parameter overAnotherServer: false: a copy of another server than the database is refused with `usage`.
+  func restore(from path: String, overAnotherServer: Bool) async throws -> ServerRestoration
 
   /// Gives a database that is a copy of another one a server ID of its own, drawn now: a device of the other one that comes
   /// here is told `server-replaced`, and nothing of it is applied. The rows and their history stay.
@@ -27,6 +29,13 @@ public protocol RestorableServerStore: ServerStore {
   /// Works without `open`. Throws `usage` where that timeline is no later one; nothing is changed then. Returns where the database
   /// stands.
   func takeHistory(over timeline: Int64) async throws -> String
+}
+
+extension RestorableServerStore {
+  /// The same, of a copy of this server.
+  public func restore(from path: String) async throws -> ServerRestoration {
+    try await restore(from: path, overAnotherServer: false)
+  }
 }
 
 extension RestorableServerStore {
@@ -66,7 +75,7 @@ public struct ServerRenaming: Sendable, Hashable {
   }
 }
 
-/// What `restore(from:)` has done.
+/// What `restore(from:overAnotherServer:)` has done.
 public struct ServerRestoration: Sendable, Hashable {
   /// The server ID in the copy.
   public var server: ServerID

@@ -75,6 +75,7 @@ actor ServerWriter {
 
   /// - Parameter before: the opening of this same start of the server, where there was one.
   private func makeOpen(_ setup: ServerSetup, sameStart before: ServerOpening?) throws -> Open {
+    if before == nil, options.isFile { try RememberedDatabase(path: options.path).requireThere() }
     let connection = try SQLiteConnection(
       options.path, busyTimeoutMilliseconds: Int32(clamping: options.busyTimeoutMilliseconds), for: "server-writer")
     // A new database can give space back (`giveBackSpace`); an adopted one keeps to what it is.
@@ -84,6 +85,11 @@ actor ServerWriter {
     try connection.execute(
       "PRAGMA synchronous = FULL; PRAGMA temp_store = FILE; PRAGMA cache_size = -32768")
     try connection.set("foreign_keys", true)
+    if options.isFile, let renaming = try NewIdentity.complete(connection, options.path) {
+      options.log(
+        "The server ID of \(options.path) was being changed when salvor server adopt --new-id ended. It was completed: \(renaming.now); it was \(renaming.before)."
+      )
+    }
     var installation = Installation(connection, setup, random: options.random, clock: options.clock)
     let catalog = try connection.transaction(.immediate) { try installation.run() }
     for notice in installation.notices { options.log(notice) }

@@ -5,7 +5,7 @@
 
   extension PostgreSQLServerStore: RestorableServerStore {
     /// Always throws `usage`: PostgreSQL puts its databases back itself, and this module finds out.
-    public func restore(from path: String) async throws -> ServerRestoration {
+    public func restore(from path: String, overAnotherServer: Bool) async throws -> ServerRestoration {
       throw SalvorError(
         .usage,
         "PostgreSQL puts its databases back itself: use pg_restore, or its recovery to a point in time (docs/guides/postgresql.md). The server finds out, also while it runs. Nothing was done with \(path)."

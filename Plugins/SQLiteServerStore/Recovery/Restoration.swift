@@ -14,6 +14,8 @@ struct Restoration {
   /// Of the database.
   let path: String
   let source: String
+  /// The copy may be of another server than the database.
+  let overAnotherServer: Bool
   /// Milliseconds since 1970.
   let now: Int64
 
@@ -36,7 +38,7 @@ struct Restoration {
       throw refused("it is damaged, or not a SQLite database")
     }
     let (server, head) = try identity(placed)
-    let before = Files.exists(path) ? try replace(with: placed) : try place(placed)
+    let before = Files.exists(path) ? try replace(with: placed, server) : try place(placed, server)
     FileSystem.syncFolder(of: path)
     return ServerRestoration(
       server: server, head: head, database: path, before: before,
@@ -91,13 +93,17 @@ struct Restoration {
   // MARK: The database
 
   /// There is no database: a log without one must not be taken for the copy's.
-  private func place(_ placed: String) throws -> String? {
+  private func place(_ placed: String, _ server: ServerID) throws -> String? {
+    try requireServer(server, nil)
+    // Where nothing remembers what there was, the copy itself has to know that it was put back.
+    if remembered?.server != server { try noteUnremembered(placed) }
+    try setLedgerAside(freeName(), server)
     for suffix in ["-wal", "-shm", "-journal"] { unlink(path + suffix) }
     guard rename(placed, path) == 0 else { throw Files.failure("cannot be written", path) }
     return nil
   }
 
-  private func replace(with placed: String) throws -> String {
+  private func replace(with placed: String, _ server: ServerID) throws -> String {
     let before = freeName()
     // Opening a damaged database throws its log away.
     let logs = ["-wal", "-journal"]
@@ -106,9 +112,11 @@ struct Restoration {
     defer { if !keepsLogs { for suffix in logs { unlink(before + suffix) } } }
     let lock = try lockedDatabase()
     defer { lock?.close() }
+    try requireServer(server, lock)
     keepsLogs = lock == nil
     if let lock { try note(placed, inPlaceOf: lock) }
     try takeOverRights(placed)
+    try setLedgerAside(before, server)
     // The name always stands for one of the two databases: whoever starts meanwhile makes no new one.
     guard link(path, before) == 0 || rename(path, before) == 0 else { throw Files.failure("cannot be kept", path) }
     if lock == nil { for suffix in logs + ["-shm"] { unlink(path + suffix) } }
@@ -130,6 +138,34 @@ struct Restoration {
     }
     try completeLedger(before)
     try RestoreOpening(connection: copy).begin(inPlaceOf: before, remembered, now: now)
+  }
+
+  private func noteUnremembered(_ placed: String) throws {
+    let copy = try SQLiteConnection(placed, mode: .readWrite)
+    defer { copy.close() }
+    try RestoreOpening(connection: copy).beginUnremembered(now: now)
+  }
+
+  /// The copy of another server takes the place of a database only where somebody says so: every device of that database would be told
+  /// `server-replaced`.
+  private func requireServer(_ server: ServerID, _ before: SQLiteConnection?) throws {
+    var present = remembered?.server
+    if let before, try before.tableShape("salvor_server") != nil {
+      let find = "SELECT value FROM salvor_server WHERE key = 'id'"
+      present = try before.scalar(find)?.string.flatMap { ServerID($0) } ?? present
+    }
+    guard !overAnotherServer, let present, present != server else { return }
+    throw SalvorError(
+      .usage,
+      "\(source) is a copy of another server's database: its server ID is \(server), and \(path) is of the server \(present). Nothing was changed. Restore a copy of this server (salvor server backups lists them). If the other server is to take this place, say --another-server: every device of this one is told server-replaced then.",
+      context: ["file": source])
+  }
+
+  /// What another server's ledger says is of no row here.
+  private func setLedgerAside(_ before: String, _ server: ServerID) throws {
+    guard overAnotherServer, let found = try? PurgeLedger(besides: path).read(), found.server != server else { return }
+    let ledger = path + purgeLedgerSuffix
+    guard rename(ledger, before + purgeLedgerSuffix) == 0 else { throw Files.failure("cannot be kept", ledger) }
   }
 
   /// What was erased stays so after the restore by the ledger alone: it has at least what this database knows.

@@ -47,6 +47,17 @@ struct RestoreOpening {
     }
   }
 
+  /// The copy stands where nothing was, and no file beside it remembers a later commit: what is lost is not known, and devices that
+  /// offer something tell of it.
+  func beginUnremembered(now: Int64) throws {
+    let head = try CommitLog.state(connection).head
+    guard let incarnation = try incarnation(of: head, in: connection) else { return }
+    try connection.transaction(.immediate) {
+      try connection.execute(RestoreBook.tables + HealBook.tables)
+      _ = try RestoreBook(connection: connection).open(head, incarnation, last: head.number, .remembered, now: now)
+    }
+  }
+
   // MARK: What the database that goes knew
 
   /// In which order lost incarnations lived: what devices had told it, and its own ones. (Not what earlier restores took before what it has

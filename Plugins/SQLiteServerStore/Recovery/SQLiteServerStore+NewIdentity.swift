@@ -17,22 +17,16 @@ extension SQLiteServerStore {
     do {
       // A connection that is open in this mode keeps the mode from being left.
       guard try connection.pragma("journal_mode", "DELETE")?.string == "delete" else { throw Self.inUse(path) }
-      return try connection.transaction(.exclusive) {
-        guard try connection.tableShape("salvor_server") != nil,
-          let before = try connection.scalar("SELECT value FROM salvor_server WHERE key = 'id'")?.string.flatMap({
-            ServerID($0)
-          })
-        else {
+      let before = try connection.transaction(.exclusive) {
+        guard let before = try NewIdentity.present(connection) else {
           throw SalvorError(
             .usage, "\(path) is not the database of a Salvor server. Nothing was changed.", context: ["file": path])
         }
-        try connection.run("UPDATE salvor_server SET value = ?1 WHERE key = 'id'", .text(new.text))
-        // The state before the first commit has the server's own name.
-        try connection.run("UPDATE salvor_commit SET id = ?1 WHERE number = 0", .text(new.text))
-        let ledger = PurgeLedger(besides: path)
-        if let content = try ledger.read() { try ledger.write(new, content.key, content.ended, content.entries) }
-        return ServerRenaming(before: before, now: new, database: path)
+        try NewIdentity.begin(new, connection)
+        return before
       }
+      try NewIdentity.complete(connection, path)
+      return ServerRenaming(before: before, now: new, database: path)
     } catch let error as SalvorError where error.code == .storageBusy {
       throw Self.inUse(path)
     }

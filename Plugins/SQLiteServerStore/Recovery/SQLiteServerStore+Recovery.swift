@@ -77,11 +77,12 @@ extension SQLiteServerStore: RecoveringServerStore {
 
 extension SQLiteServerStore: RestorableServerStore {
   /// Errors: `usage` for a database in memory.
-  public func restore(from path: String) async throws -> ServerRestoration {
+  public func restore(from path: String, overAnotherServer: Bool) async throws -> ServerRestoration {
     guard options.isFile else {
       throw SalvorError(.usage, "A database in memory cannot be restored. Name a file as the storage's path.")
     }
     return try await DatabaseCopy().restore(
-      Restoration(path: options.path, source: path, now: options.clock.now()))
+      Restoration(
+        path: options.path, source: path, overAnotherServer: overAnotherServer, now: options.clock.now()))
   }
 }

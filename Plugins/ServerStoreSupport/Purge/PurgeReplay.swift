@@ -103,7 +103,7 @@ package struct PurgeReplay {
     guard found.server == server else {
       throw SalvorError(
         .storage,
-        "\(ledger.path) is the ledger of purged rows of another server (\(found.server)); this one is \(server). The server does not start. Put the right one there, or move it away where this database never had one.",
+        "\(ledger.path) is the ledger of purged rows of another server (\(found.server)); this one is \(server). The server does not start. Put the right one there, or move it away where this database never had one. Where salvor server adopt --new-id did not come to its end, say it again.",
         context: ["file": ledger.path])
     }
     // A purge ends only when its line is whole and the database has it.
