@@ -85,7 +85,7 @@ public protocol RecoveringClientStore: ClientStore {
   /// Puts a database that cannot be read any more among the backups, and closes the store: the next `open` makes a new
   /// one. Works without `open`.
   func setAside(id: String, reason: String) async throws -> Backup
-  /// Newest first.
+  /// Newest first. Works without `open`.
   func backups() async throws -> [Backup]
   /// False: there is none.
   func deleteBackup(_ id: String) async throws -> Bool
@@ -93,7 +93,8 @@ public protocol RecoveringClientStore: ClientStore {
   /// live on. Throws `not-found`.
   ///
   /// Nothing that the database holds is lost by it: a whole copy of it is made first under `copyID`, and is the answer. Nil: what
-  /// came after the backup is in the archive (before-images).
+  /// came after the backup is in the archive (before-images). A database that is damaged, and so could not be opened, is set aside
+  /// under `copyID`, and a whole copy takes its place.
   func restoreBackup(_ id: String, copyID: String) async throws -> Backup?
 }
 

@@ -273,6 +273,12 @@ import Testing
     let well = try await device.salvor("doctor", "--json")
     #expect(well.code == 0, "\(well.out)")
     #expect(try well.json["healthy"] == true)
+    // Files beside the database have rights, too.
+    let beside = device.database + ".salvor-identity"
+    try FileManager.default.setAttributes([.posixPermissions: 0o644], ofItemAtPath: beside)
+    let open = try await device.salvor("doctor")
+    #expect(open.code == 0 && open.out.contains("\(beside) can be read by every user"), "\(open.out)")
+    try FileManager.default.setAttributes([.posixPermissions: 0o600], ofItemAtPath: beside)
     let reached = try await device.salvor("doctor", "--reach", "--quiet")
     #expect(reached.code == 0 && reached.out == "")
     let server1 = try await salvor(["doctor"], in: place.directory, environment: environment)

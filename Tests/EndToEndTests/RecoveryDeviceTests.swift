@@ -66,6 +66,35 @@ import Testing
     }
   }
 
+  @Test("A damaged file hides no backups: they are listed, and a copy takes the damaged file's place")
+  func backupsOfADamagedFile() async throws {
+    let scene = try Inspections()
+    try await scene.start()
+    let device = try scene.device(recovery: #"reasons: { "operator-requested": "discard-unsynced-changes" }"#)
+    try await device.sync()
+    try device.sqlite().execute(Unsynced.statements)
+    #expect(try await device.salvor("recover", "--strategy", "copy-and-resubscribe").code == 0)
+    let copy = try #require(try await device.salvor("backups", "--json").json["backups"].items.first?["id"].string)
+    for suffix in ["-wal", "-shm"] { try? FileManager.default.removeItem(atPath: device.database + suffix) }
+    let rubbish = Data(repeating: 0x2E, count: 20_000)
+    try rubbish.write(to: URL(fileURLWithPath: device.database))
+    let listed = try await device.salvor("backups", "--json")
+    #expect(listed.code == 0)
+    #expect(try listed.json["backups"].items.map { $0["id"].string } == [copy])
+    let restored = try await device.salvor("backups", "restore", copy, "--json")
+    #expect(restored.code == 0, "\(restored.err)")
+    // The damaged file is kept, and is no copy that could be put back.
+    let aside = try #require(try restored.json["copy"].string)
+    #expect(
+      try await device.salvor("backups", "--json").json["backups"].items.map { $0["id"].string } == [aside, copy])
+    #expect(try await device.salvor("backups", "restore", aside).code != 0)
+    // What the copy had not sent goes up.
+    let report = try await device.sync()
+    #expect(report["outcome"] == "recovered")
+    #expect(report["recovery"]["reason"] == "client-rewound")
+    try await scene.expectSettled(device, unsynced: 4, drafts: 1)
+  }
+
   @Test(
     "backups restore: the database as it was before the recovery, and the next sync recovers it again",
     arguments: [#"strategy: "recover-unsynced-changes""#, #"strategy: "recreate""#])

@@ -44,24 +44,33 @@ extension SalvorClient {
     return try await recoveringStore().recoveryItems(id, after: place, limit: limit)
   }
 
-  /// The copies that recoveries keep, newest first.
+  /// The copies that recoveries keep, newest first. Also where the database is damaged.
   public func backups() async throws -> [Backup] {
-    _ = try await status()
+    _ = try await isReadable()
     return try await recoveringStore().backups()
   }
 
   /// Puts the database back to what a backup holds. The next sync finds it rewound, and recovers it.
   ///
-  /// - Returns: the copy that was made of the database as it was; nil: it was not needed, since what came after the backup is in the
-  ///   error archive.
+  /// - Returns: the copy that was made of the database as it was, or the damaged database itself, which was set aside; nil: it was not
+  ///   needed, since what came after the backup is in the error archive.
   @discardableResult
   public func restoreBackup(_ id: String) async throws -> Backup? {
-    _ = try await status()
+    let isReadable = try await isReadable()
     let store = try recoveringStore()
     let copyID = hexadecimal(configuration.random.bytes(8))
     let before = try await inTurn { try await store.restoreBackup(id, copyID: copyID) }
+    if !isReadable { try await reopen() }
     forgetServer()
     return before
+  }
+
+  /// False: the database is damaged. What stands beside it can be read all the same.
+  private func isReadable() async throws -> Bool {
+    do {
+      _ = try await status()
+      return true
+    } catch let error as SalvorError where error.code == .storageCorrupt { return false }
   }
 
   /// False: there is none.

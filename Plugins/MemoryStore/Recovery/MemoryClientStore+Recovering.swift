@@ -257,7 +257,7 @@ extension MemoryClientStore: RecoveringClientStore {
   }
 
   /// Closes the store and leaves an empty database. A damaged database gives a backup that cannot be restored.
-  public func setAside(id: String, reason: String) throws -> Backup {
+  public func setAside(id: String, reason: String) -> Backup {
     isOpen = false
     let content = database.state
     database.state = nil
@@ -279,16 +279,19 @@ extension MemoryClientStore: RecoveringClientStore {
   }
 
   /// Copies the content, and puts the backup's in its place; a download that was under way is forgotten. Errors: `not-found` where no
-  /// backup has this ID, `storage-corrupt` where the backup is a damaged database.
+  /// backup has this ID, `storage-corrupt` where the backup is a damaged database. A damaged database is set aside in the copy's place.
   public func restoreBackup(_ id: String, copyID: String) throws -> Backup? {
-    _ = try read()
+    if !database.isDamaged { _ = try read() }
     guard let backup = database.besides.backups.first(where: { $0.backup.id == id }) else {
       throw SalvorError(.notFound, "There is no backup with this ID. List the backups.")
     }
     guard var content = backup.content else {
       throw SalvorError(.storageCorrupt, "The backup is a damaged database that was set aside. Take another one.")
     }
-    let before = try makeCopy(id: copyID, reason: "before backups restore \(id)")
+    let before =
+      database.isDamaged
+      ? setAside(id: copyID, reason: "damaged, before backups restore \(id)")
+      : try makeCopy(id: copyID, reason: "before backups restore \(id)")
     content.staged = []
     content.stagedDownload = nil
     database.state = content

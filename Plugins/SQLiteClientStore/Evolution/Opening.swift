@@ -27,6 +27,8 @@ struct Opening {
     try connection.execute(StoreTables.tables)
     try StoreTables.migrate(connection, at: clock.now())
     try settleIdentity(setup)
+    let lostLog = LostLog(connection: connection, random: random)
+    let hasLostLog = try lostLog.makeAnew()
     let before = try definitions()
     try keepAgreedSchema(setup.schema)
     let delivered = try connection.deliveredConfig()
@@ -48,8 +50,9 @@ struct Opening {
       if isOlder { try StoreViews.make(context.catalog, on: connection) }
       return (context, ClientOpening())
     }
-    let (context, opening) = try bringInLine(
+    var (context, opening) = try bringInLine(
       schema, own: setup.schema, config, before: before, isOlder: isOlder)
+    if hasLostLog { opening.notices.append(try lostLog.settle(context)) }
     try connection.note(opening.notices + Self.restored(opening.restoredTriggers), at: clock.now())
     try OpenedBefore.note(context)
     return (context, opening)

@@ -127,6 +127,17 @@ struct BackupFolder {
     return backup
   }
 
+  /// A backup's copy as a file of its own. Errors: `storage-corrupt` where it is damaged.
+  func place(_ backup: Backup, at target: String) throws {
+    removeDatabase(target)
+    do { try writeCopy(backup.path, to: target) } catch let error as SalvorError where error.code == .storageCorrupt {
+      throw SalvorError(
+        .storageCorrupt, "The backup is a damaged file that was set aside: it cannot be put back. Take another one.",
+        context: ["file": backup.path])
+    }
+    try DurableFile.sync(target, "copy")
+  }
+
   private func writeCopy(_ database: String, to path: String) throws {
     let source = try SQLiteConnection(database, mode: .readWrite, key: key)
     let copy = try SQLiteConnection(path, key: key)

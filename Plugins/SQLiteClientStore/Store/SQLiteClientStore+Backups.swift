@@ -46,21 +46,56 @@ extension SQLiteClientStore {
 
   /// A copy takes the place of the whole content, which is copied first; before-images undo their recovery and those that came after it,
   /// and what was changed since is in the archive. Nil: nothing had to be copied.
-  /// Errors: `not-found` where no backup has this ID, `storage-corrupt` where the copy is damaged, or the database, so that it
-  /// cannot be copied; `usage` where a later recovery has no before-images.
+  /// A database that is damaged, so that it cannot be opened or copied, is set aside under `copyID`, and the copy takes its place.
+  /// Errors: `not-found` where no backup has this ID, `storage-corrupt` where the copy is damaged; `usage` where a later recovery has no
+  /// before-images, or where before-images were to be put into a damaged database.
   public func restoreBackup(_ id: String, copyID: String) throws -> Backup? {
-    let context = try opened()
     guard isFile, let description = try backupFolder.find(id), try isOfThis(description) else {
+      _ = try opened()
       throw SalvorError(.notFound, "There is no backup with this ID. List the backups.")
     }
+    if context == nil, try isDamaged() { return try restoreOverDamaged(description.backup, copyID) }
+    let context = try opened()
     uploadPlan = nil
     quiet = nil
     switch description.backup.content {
-    case .copy: return try restoreCopy(description.backup, copyID)
+    case .copy:
+      do { return try restoreCopy(description.backup, copyID) } catch let error as SalvorError
+        where error.code == .storageCorrupt && error.context["file"] != description.backup.path
+      {
+        return try restoreOverDamaged(description.backup, copyID)
+      }
     case .beforeImages:
       try restoreImages(id, context)
       return nil
     }
+  }
+
+  /// Nobody can open the file as a database.
+  private func isDamaged() throws -> Bool {
+    do {
+      let connection = try connect()
+      defer { connection.close() }
+      return try connection.scalar("PRAGMA quick_check(1)")?.string != "ok"
+    } catch let error as SalvorError where error.code == .storageCorrupt { return true }
+  }
+
+  /// No connection can write into a damaged file: it is renamed, and whoever has it open has to open the new one.
+  private func restoreOverDamaged(_ backup: Backup, _ asideID: String) throws -> Backup {
+    guard backup.content == .copy else {
+      throw SalvorError(
+        .usage,
+        "The database is damaged, and before-images need it as it was. Restore a backup whose content is a copy, or make a new database: salvor recover --strategy recreate.",
+        context: ["file": path])
+    }
+    let placed = path + ".salvor-restoring"
+    defer { for suffix in ["", "-journal", "-wal", "-shm"] { _ = FileSystem.remove(placed + suffix) } }
+    let folder = BackupFolder(database: path, key: try makeKey.map { try SQLiteKey($0()) })
+    try folder.place(backup, at: placed)
+    let before = try setAsideNow(id: asideID, reason: "damaged, before backups restore \(backup.id)")
+    try DurableFile.move(placed, to: path, "backup")
+    if let setup = try? openedSetup() { _ = try open(setup) }
+    return before
   }
 
   /// The copy's pages are written into the file as one transaction: other connections see it, or nothing yet. Nothing is written

@@ -10,7 +10,9 @@ import SalvorStorage
 /// A file that cannot be read any more (semantics 9, *corrupt file*).
 extension SQLiteClientStore {
   /// Renames the file with its write-ahead log into the folder of backups: whoever can read something of it still may.
-  public func setAside(id: String, reason: String) async throws -> Backup {
+  public func setAside(id: String, reason: String) async throws -> Backup { try setAsideNow(id: id, reason: reason) }
+
+  func setAsideNow(id: String, reason: String) throws -> Backup {
     guard isFile else { throw SalvorError(.usage, "A database in memory has no file to set aside.") }
     closeNow()
     let folder = backupFolder

@@ -78,6 +78,7 @@ struct Examination {
     } else {
       add(.good, name, "\(path), \(bytes(Int64(found.st_size)))")
     }
+    companions(name, path, folder)
     // A copy of the database needs as much again.
     space(folder, needed: Int64(found.st_size))
     var log = stat()
@@ -86,6 +87,43 @@ struct Examination {
         .note, name, "its write-ahead log has \(bytes(Int64(log.st_size)))",
         "some program reads for very long: look for one that leaves a transaction open")
     }
+  }
+
+  /// What SQLite and Salvor have beside the database: a file that another user has made, with sudo for instance, stops every write.
+  private mutating func companions(_ name: String, _ path: String, _ folder: String) {
+    let place = folder.isEmpty ? "/" : folder
+    if access(place, W_OK | X_OK) != 0 {
+      add(
+        .bad, name, "its folder \(place) cannot be written by this user: SQLite makes files there",
+        "run salvor as the folder's owner, or change its owner")
+    }
+    let begin = path.lastIndex(of: "/").map { String(path[path.index(after: $0)...]) } ?? path
+    for file in Self.files(in: place) where file.hasPrefix(begin + "-") || file.hasPrefix(begin + ".salvor-") {
+      let beside = place == "/" ? "/\(file)" : "\(place)/\(file)"
+      var found = stat()
+      guard stat(beside, &found) == 0 else { continue }
+      let isFolder = found.st_mode & S_IFMT == S_IFDIR
+      if access(beside, isFolder ? R_OK | W_OK | X_OK : R_OK | W_OK) != 0 {
+        add(
+          .bad, name, "\(beside) cannot be read and written by this user",
+          "give it the owner of the database: chown -R --reference='\(path)' '\(beside)'")
+      } else if found.st_mode & 0o007 != 0 {
+        add(.note, name, "\(beside) can be read by every user of this machine", "chmod -R o-rwx '\(beside)'")
+      }
+    }
+  }
+
+  private static func files(in folder: String) -> [String] {
+    guard let directory = opendir(folder) else { return [] }
+    defer { closedir(directory) }
+    var names: [String] = []
+    while let entry = readdir(directory) {
+      names.append(
+        withUnsafePointer(to: &entry.pointee.d_name) {
+          $0.withMemoryRebound(to: CChar.self, capacity: 256) { String(cString: $0) }
+        })
+    }
+    return names.sorted()
   }
 
   private mutating func space(_ folder: String, needed: Int64) {
