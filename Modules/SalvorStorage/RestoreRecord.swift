@@ -147,3 +147,46 @@ public protocol RestoreReportingServerStore: HealingServerStore {
   /// The newest `limit` restores, newest first. Works without `open`.
   func restores(limit: Int) async throws -> [RestoreRecord]
 }
+
+/// What became of offers that waited, and that an operator has accepted.
+public struct AcceptedOffers: Sendable, Hashable {
+  /// How many offers were accepted.
+  public var accepted: Int64
+  /// Those that brought something back; nil: nobody counts, since no restore was written down.
+  public var healed: Int64?
+  /// Those that left a conflict version: rows that are still there need theirs, or somebody has written them since.
+  public var conflicts: Int64?
+  /// Those that were refused like any other change.
+  public var refused: Int64?
+
+  /// As the administration and `salvor server restores accept --json` answer.
+  public var json: JSONValue {
+    [
+      "accepted": .integer(accepted), "healed": healed.map(JSONValue.integer) ?? .null,
+      "conflicts": conflicts.map(JSONValue.integer) ?? .null, "refused": refused.map(JSONValue.integer) ?? .null,
+    ]
+  }
+}
+
+extension HealingServerStore {
+  /// Settles offers that wait for the operator's consent, and says what became of them.
+  public func accept(_ query: WaitingQuery) async throws -> AcceptedOffers {
+    let before = try await record(query.restore)
+    var done = AcceptedOffers(accepted: try await acceptOffers(query))
+    guard let before, let after = try await record(query.restore) else { return done }
+    func count(_ column: KeyPath<RestoreRecord.Count, Int64>) -> Int64 {
+      func sum(_ record: RestoreRecord) -> Int64 {
+        record.counts.filter {
+          (query.table == nil || $0.table == query.table) && (query.remote == nil || $0.remote == query.remote)
+        }.reduce(0) { $0 + $1[keyPath: column] }
+      }
+      return sum(after) - sum(before)
+    }
+    (done.healed, done.conflicts, done.refused) = (count(\.healed), count(\.conflicts), count(\.refused))
+    return done
+  }
+
+  private func record(_ id: Int64?) async throws -> RestoreRecord? {
+    try await (self as? any RestoreReportingServerStore)?.restores(limit: 1000).first { $0.id == id }
+  }
+}

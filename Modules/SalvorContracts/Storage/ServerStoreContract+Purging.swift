@@ -133,5 +133,21 @@ extension ServerStoreContract {
         .insert("inspection", ["id": "i2", "establishment_id": "e1", "date": "d", "inspector": .null]))
       try expectRefused(results, [1: .purged, 2: .blocked], accepted: 0)
     },
+
+    on(
+      ContractSchemas.inspections, "a purged row below a purged one is refused as purged, too: its device erases it",
+      rule: "semantics 10"
+    ) { bench in
+      let store = try purging(bench)
+      _ = try await store.purge([["i1"], ["i2"]], of: "inspection")
+      _ = try await store.purge([["e1"]], of: "establishment")
+      var device = try await bench.device(parameters: ["region": ["EU"]])
+      let results = try await device.upload(
+        .insert("establishment", ["id": "e1", "name": "e", "region": "EU"]),
+        .insert("inspection", ["id": "i1", "establishment_id": "e1", "date": "d", "inspector": .null]),
+        .insert("inspection", ["id": "i2", "establishment_id": "e1", "date": "d", "inspector": .null]),
+        .insert("inspection", ["id": "i3", "establishment_id": "e1", "date": "d", "inspector": .null]))
+      try expectRefused(results, [1: .purged, 2: .purged, 3: .purged, 4: .blocked], accepted: 0)
+    },
   ]
 }

@@ -26,20 +26,22 @@ extension ServerEngine {
       let query = try WaitingQuery(restore: try restore(parts[0]), message)
       let accepts = parts[1] == "accept"
       return try await act(accepts ? "restores.accept" : "restores.reject", parts[0], who, request) {
-        let count = accepts ? try await acceptOffers(query) : try await rejectOffers(query)
-        return json([accepts ? "accepted" : "rejected": .integer(count)])
+        accepts
+          ? json(try await accept(query).json) : json(["rejected": .integer(try await rejectOffers(query))])
       }
     default: throw notFound(request)
     }
   }
 
   /// Settles offers that wait for the operator's consent (`HealingServerStore.acceptOffers`).
-  public func acceptOffers(_ query: WaitingQuery) async throws -> Int64 {
+  public func acceptOffers(_ query: WaitingQuery) async throws -> Int64 { try await accept(query).accepted }
+
+  private func accept(_ query: WaitingQuery) async throws -> AcceptedOffers {
     try await healing().require(query, in: configuration.schema)
-    let count = try await healing().acceptOffers(query)
-    configuration.log("\(count) offers of lost rows were accepted.")
+    let done = try await healing().accept(query)
+    configuration.log("\(done.accepted) offers of lost rows were accepted.")
     events.notice()
-    return count
+    return done
   }
 
   /// Refuses offers that wait (`HealingServerStore.rejectOffers`).

@@ -152,6 +152,8 @@ struct UploadProcessing {
         outcomes[index] = outcome
       } else if case .waiting(let reason, let parent) = outcome {
         outcomes[index] = mayWait(requests[index]) ? .waiting(reason, parent: parent) : .waiting(nil, parent: nil)
+      } else if let reason = purged(requests[index]) {
+        outcomes[index] = .refused(reason.0, reason.1, blockedBy: nil)
       } else {
         outcomes[index] = .refused(.blocked, Self.blockedMessage, blockedBy: requests[culprit].id)
       }
@@ -174,6 +176,9 @@ struct UploadProcessing {
   private mutating func decide(_ index: Int) -> Outcome {
     let request = requests[index]
     if intake.purpose != .upload, let outcome = decideHeld(index) { return outcome }
+    if dependence.direct[index].contains(where: { outcomes[$0]?.isRefused == true }), let reason = purged(request) {
+      return .refused(reason.0, reason.1, blockedBy: nil)
+    }
     if let refused = dependence.direct[index].sorted().first(where: { outcomes[$0]?.isRefused == true }) {
       if case .waiting(let reason, let parent)? = outcomes[refused] {
         guard mayWait(request), let reason else { return .waiting(nil, parent: nil) }
@@ -247,7 +252,25 @@ struct UploadProcessing {
 
   typealias Reason = (RefusalReason, String)
 
+  /// It is refused for a purged row: its device erases what it has of that, whatever else holds the request back.
+  private func purged(_ request: Request) -> Reason? {
+    guard refusedBefore[request.id] == nil else { return nil }
+    return request.changes.lazy.compactMap { refusal(ofContent: $0) }.first { $0.0 == .purged }
+  }
+
   private mutating func apply(_ change: Change) -> Reason? {
+    if let reason = refusal(ofContent: change) { return reason }
+    guard let table = state.schema.table(change.row.table) else { return nil }
+    if let offer = change.offer { return apply(change, offer, table) }
+    switch change.operation {
+    case .insert: return insert(change, table)
+    case .update: return update(change, table)
+    case .delete: return delete(change, table)
+    }
+  }
+
+  /// What speaks against a change whatever is in the tables.
+  private func refusal(ofContent change: Change) -> Reason? {
     guard let table = state.schema.table(change.row.table), table.maintained != .client else {
       return (.unknownTable, "The server has no synchronized table \(change.row.table). Check the schema.")
     }
@@ -263,12 +286,7 @@ struct UploadProcessing {
       }
     }
     if change.operation != .delete, state.purged.contains(change.row) { return (.purged, Purged.message(table.name)) }
-    if let offer = change.offer { return apply(change, offer, table) }
-    switch change.operation {
-    case .insert: return insert(change, table)
-    case .update: return update(change, table)
-    case .delete: return delete(change, table)
-    }
+    return nil
   }
 
   private mutating func insert(_ change: Change, _ table: Table) -> Reason? {

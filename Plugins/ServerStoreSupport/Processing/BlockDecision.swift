@@ -185,11 +185,11 @@ final class BlockDecision {
   /// In the client's order.
   private static func refused(_ unit: Unit, _ culprit: RefusedRequest) -> [RefusedRequest] {
     unit.map { request, steps in
-      request.ordinal == culprit.request.ordinal
-        ? culprit
-        : RefusedRequest(
-          request, .blocked, steps, blockedBy: culprit.request.id,
-          wait: culprit.wait.map { wait in request.mayWait ? wait : RefusedRequest.Wait(nil) })
+      if request.ordinal == culprit.request.ordinal { return culprit }
+      if let refusal = request.purged { return RefusedRequest(request, refusal, steps) }
+      return RefusedRequest(
+        request, .blocked, steps, blockedBy: culprit.request.id,
+        wait: culprit.wait.map { wait in request.mayWait ? wait : RefusedRequest.Wait(nil) })
     }
   }
 
@@ -211,6 +211,8 @@ final class BlockDecision {
     _ request: StagedRequest, _ steps: [Step], by blocker: RequestID, _ decisions: SetDecisions, _ tally: Tally,
     _ evaluation: SetEvaluation
   ) throws -> RefusedRequest {
+    // Its device erases what it has of the row, whatever else holds the request back.
+    if let refusal = request.purged { return RefusedRequest(request, refusal, steps) }
     guard let wait = decisions.waiting[blocker] ?? tally.waiting[blocker] else {
       return RefusedRequest(request, .blocked, steps, blockedBy: blocker)
     }

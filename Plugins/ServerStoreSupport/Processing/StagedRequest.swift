@@ -134,3 +134,8 @@ extension RefusalText {
         + "Withdraw the change or insert the row.")
   }
 }
+
+extension StagedRequest {
+  /// It is refused for a purged row.
+  var purged: RefusalText? { changes.lazy.compactMap(\.refusal).first { $0.reason == .purged } }
+}

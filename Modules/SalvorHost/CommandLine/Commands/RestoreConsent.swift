@@ -110,15 +110,20 @@ extension Invocation {
     } else {
       done = try await healing { healing, store in
         try await healing.require(query, in: try readConfiguration([.server]).get().schema)
-        let count = try await audited(accepts ? "restores.accept" : "restores.reject", id, on: store) {
-          accepts ? try await healing.acceptOffers(query) : try await healing.rejectOffers(query)
+        return try await audited(accepts ? "restores.accept" : "restores.reject", id, on: store) {
+          accepts
+            ? try await healing.accept(query).json : [name: .integer(try await healing.rejectOffers(query))]
         }
-        return [name: .integer(count)]
       }
     }
     terminal.json(done)
     let count = done[name]?.integer ?? 0
     terminal.say("\(name) \(count == 1 ? "1 offer" : "\(grouped(count)) offers") of restore \(id)")
+    if let conflicts = done["conflicts"]?.integer, conflicts > 0 {
+      terminal.say(
+        "\(conflicts == 1 ? "1 of them is a conflict version" : "\(grouped(conflicts)) of them are conflict versions") now: another row needs its row, or somebody has written it since (salvor conflicts)"
+      )
+    }
     return 0
   }
 
