@@ -9,8 +9,8 @@ extension Command {
     discussion: """
       A device whose history and the server's have parted recovers with its next sync, by the strategy that the
       configuration names for the reason. This command is for what waits for a person: `status` shows the reason and the
-      token. --plan asks the server, reckons, and writes nothing. By hand a strategy may remove more rows than an
-      automatic one would. Where a strategy makes the tables anew, --plan says which groups come as files in the place of
+      token. --plan asks the server, reckons, and writes nothing; it says, too, where the guard against mass deletion would
+      stop the next sync ("guard" with --json). By hand a strategy may remove more rows than an automatic one would. Where a strategy makes the tables anew, --plan says which groups come as files in the place of
       rows: "files" with --json, each with group, rows and bytes as it is sent; the other groups come row by row.
 
         salvor recover --plan --strategy discard-unsynced-changes
@@ -47,7 +47,8 @@ extension Command {
     "backups", "the copies that recoveries keep, newest first",
     discussion: """
       A recovery keeps a checked copy of the database, or the before-images of what it changed. As many as
-      client.recovery.backups.keep says are kept; older ones go after the next recovery.
+      client.recovery.backups.keep says are kept; older ones go after the next recovery. They are listed where the database
+      is damaged, too.
       """
   ) { invocation in
     let client = try await invocation.makeClient()
@@ -71,7 +72,8 @@ extension Command {
       Other programs may have the database open: they see one change. The next sync finds the database rewound and
       recovers it; what the backup has not uploaded is not lost. A copy is put back over everything that the database
       holds, and so that is copied first, with its queue and its archive: the answer names it. Where before-images are
-      put back, what was changed since is in the error archive.
+      put back, what was changed since is in the error archive. A database that is damaged is set aside, and a copy takes
+      its place: programs that have the damaged one open must open it again.
       """,
     arguments: ["ID"]
   ) { invocation in

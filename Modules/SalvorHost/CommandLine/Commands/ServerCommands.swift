@@ -100,6 +100,9 @@ extension Command {
     discussion: """
       The device's next sync is then a first contact: it registers again with the same remote ID, and nothing that it
       had uploaded before is applied twice. With --block it is refused until the remote ID is deleted without --block.
+
+      A block is of one remote ID. Who begins with a new database, or puts an older copy of the device's file back, comes
+      under another ID: to keep a person out, take the token away.
       """,
     arguments: ["ID"], options: [Option("block", "keep the device out"), .url]
   ) { invocation in

@@ -9,7 +9,7 @@ extension Command {
     discussion: """
       The device's next sync is refused with the reason operator-requested, and the device recovers by the strategy that its
       own configuration names for that reason. The demand ends when it has recovered, or when the remote ID is deleted.
-      The server may be running.
+      A remote ID that was deleted is told when it comes back. The server may be running.
 
       A person at the server has decided, so the device's guard against mass deletion does not stop this recovery. A device
       that the guard has stopped already goes on at its next sync: after a restore that takes back most of the rows, this
@@ -180,12 +180,17 @@ extension Command {
       Checks FILE first, and refuses it where it is not a whole copy of a server's database. The present database is kept
       beside, as DATABASE.before-restore-TIME. The next salvor serve says that the database was restored, and every device
       that has seen more is told so at its next sync and recovers by its strategy: what they still hold comes back.
+
+      A copy of another server's database is refused, unless nothing stands there: each device would be told server-replaced.
+      --another-server says that you mean it.
       """,
-    arguments: ["FILE"]
+    arguments: ["FILE"],
+    options: [Option("another-server", "take the copy though it is of another server than the database")]
   ) { invocation in
     guard let store = try invocation.makeServerStore() as? any RestorableServerStore else { throw unable("restoring") }
     let done = try await invocation.audited("server.restore", invocation.arguments[0], on: store) {
-      try await store.restore(from: invocation.arguments[0])
+      try await store.restore(
+        from: invocation.arguments[0], overAnotherServer: invocation.flags.contains("another-server"))
     }
     let terminal = invocation.terminal
     terminal.json([
