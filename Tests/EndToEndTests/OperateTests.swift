@@ -277,7 +277,7 @@ import Testing
     let beside = device.database + ".salvor-identity"
     try FileManager.default.setAttributes([.posixPermissions: 0o644], ofItemAtPath: beside)
     let open = try await device.salvor("doctor")
-    #expect(open.code == 0 && open.out.contains("\(beside) can be read by every user"), "\(open.out)")
+    #expect(open.code == 0 && open.out.contains(".salvor-identity can be read by every user"), "\(open.out)")
     try FileManager.default.setAttributes([.posixPermissions: 0o600], ofItemAtPath: beside)
     let reached = try await device.salvor("doctor", "--reach", "--quiet")
     #expect(reached.code == 0 && reached.out == "")
