@@ -5,7 +5,8 @@ import SalvorStorage
 /// `RecoveringClientStore`; a subject of one that is not says so (`StoreSubject.recovers`).
 extension ClientStoreContract {
   static let recovering: [Case] =
-    [declaration] + keeping + mergeRules + losing + offers + offeredParents + withheld + newestOffers + offeredDeletes + copiesInTurns
+    [declaration] + keeping + mergeRules + losing + offers + offeredParents + withheld + newestOffers + offeredDeletes
+    + copiesInTurns
     + remaking + orders + guards + parting
     + backups + comparing
 
