@@ -111,6 +111,36 @@ import Testing
     await desk.store.close()
   }
 
+  @Test(
+    "an UPDATE OR REPLACE whose cascade takes the updated row along is fed as the delete of both rows",
+    arguments: ["label = '1'", "id = 'p'"])
+  func removedWithItsParent(set: String) async throws {
+    let schema = Schema(tables: [
+      Table(
+        "node", primaryKey: ["id"],
+        columns: [Column("id", .text), Column("up", .text, nullable: true), Column("label", .text, nullable: true)],
+        references: [Reference(column: "up", table: "node", onDelete: .cascade)], unique: [["label"]])
+    ])
+    let desk = try await ServerDesk(schema)
+    let other = try desk.other()
+    try other.execute(
+      "PRAGMA foreign_keys = ON; INSERT INTO node VALUES ('p', NULL, '1'), ('k', 'p', '2'), ('z', NULL, '9')")
+    _ = try await desk.store.sweep()
+    try other.execute("UPDATE OR REPLACE node SET \(set) WHERE id = 'k'")
+    #expect(try other.rows("SELECT id FROM node") == [["z"]])
+    _ = try await desk.store.sweep()
+    #expect(try other.rows("SELECT v0 FROM salvor_change WHERE op = 3 ORDER BY seq") == [["k"], ["p"]])
+    // Many of them between two looks.
+    for number in 0..<20 {
+      try other.execute(
+        "INSERT INTO node VALUES ('p\(number)', NULL, '1\(number)'), ('k\(number)', 'p\(number)', '2\(number)'); UPDATE OR REPLACE node SET label = '1\(number)' WHERE id = 'k\(number)'"
+      )
+    }
+    _ = try await desk.store.sweep()
+    #expect(
+      try other.integer("SELECT count(DISTINCT v0) FROM salvor_change WHERE op = 3 AND v0 GLOB '[pk][0-9]*'") == 40)
+  }
+
   @Test("an entry's number is never used again, also where the log is trimmed and its rows were the last")
   func numbersAreNotReused() async throws {
     let desk = try await ServerDesk(Self.schema)

@@ -17,7 +17,8 @@ enum DisplacementReason: String {
     case .rowGone: "The row that it changes is not there."
     case .constraint: "What the server has is in its way, or the table does not take the row."
     case .missingParent: "The row that it needs is not there."
-    case .referenced: "It deletes a row that others reference. Delete those, or let them reference another row, and retry it."
+    case .referenced:
+      "It deletes a row that others reference. Delete those, or let them reference another row, and retry it."
     case .blocked: "It depends on a change that cannot stand beside what the server has."
     case .overtaken:
       "The server has accepted a newer change of the row since. Retry it to have this one after all, or delete the entry."

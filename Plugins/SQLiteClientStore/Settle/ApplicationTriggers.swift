@@ -19,7 +19,8 @@ extension StoreContext {
   /// With foreign keys off nothing but a trigger refuses a DELETE by a constraint.
   private static func isTriggers(_ error: SalvorError) -> Bool {
     guard let code = error.sqliteCode.map({ $0 & 0xff }) else { return false }
-    return code == SQLITE_ERROR || (code == SQLITE_CONSTRAINT && error.context["sql"]?.hasPrefix("DELETE FROM ") == true)
+    return code == SQLITE_ERROR
+      || (code == SQLITE_CONSTRAINT && error.context["sql"]?.hasPrefix("DELETE FROM ") == true)
   }
 
   private struct Trigger {

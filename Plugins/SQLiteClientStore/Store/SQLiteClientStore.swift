@@ -298,7 +298,8 @@ public actor SQLiteClientStore: ClientStore {
     checkedSchema = try connection.schemaVersion()
     if drawn?.isResend == false { try writeIdentity(context) }
     return ClientSession(
-      state: try state(context), upload: drawn, notices: notices, joined: joined, blocked: blocked, displaced: displaced,
+      state: try state(context), upload: drawn, notices: notices, joined: joined, blocked: blocked,
+      displaced: displaced,
       takesParts: true)
   }
 

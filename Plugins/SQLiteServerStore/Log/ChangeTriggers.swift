@@ -149,7 +149,19 @@ struct ChangeTriggers {
     }
     // Statements nested in an application's own triggers need a few more than one statement's.
     let kept = 4 + 2 * uniques.count
-    return copies + ["DELETE FROM \(table.pending) WHERE id <= (SELECT max(id) FROM \(table.pending)) - \(kept)"]
+    let isOld = "id <= (SELECT max(id) FROM \(table.pending)) - \(kept)"
+    return copies + [removed(where: "p.\(isOld)")].compactMap { $0 }
+      + ["DELETE FROM \(table.pending) WHERE \(isOld)"]
+  }
+
+  /// Logs the deletes of pending rows (alias `p`) that are gone, and that no AFTER trigger asked for: an UPDATE OR REPLACE removed a row that
+  /// the updated one hung on, and a foreign key's cascade took the updated one along. Nil: no row of the table can hang on another one.
+  func removed(where condition: String) -> String? {
+    guard shape.foreignKeys.contains(where: { $0.onDelete == "CASCADE" }) else { return nil }
+    let same = table.keyPlaces.map { "q.c\($0) IS p.c\($0) COLLATE BINARY" }.joined(separator: " AND ")
+    return logPending(
+      "\(LogOperation.delete)",
+      "\(condition) AND p.id = (SELECT max(q.id) FROM \(table.pending) q WHERE \(same)) AND NOT \(stillThere("p"))")
   }
 
   private func logPending(_ operation: String, _ condition: String, changed: String = "NULL") -> String {

@@ -80,7 +80,7 @@ package final class CommitLog {
     let before = try Self.state(connection)
     guard !before.isSealed else { return before.head }
     try prepare()
-    try expansion.expand(after: before.headSequence, to: before.lastSequence)
+    try expansion.expand(after: before.headSequence, to: Self.state(connection).lastSequence)
     return try seal(remote: nil) ?? before.head
   }
 
