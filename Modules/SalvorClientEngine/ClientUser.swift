@@ -39,7 +39,7 @@ extension SalvorClient {
     let present = (configuration.store as? any FileDatabase)?.databaseFile
     if let file = (store as? any FileDatabase)?.databaseFile, file == present {
       let owner = try await status().state.principal
-      guard !owner.isEmpty, owner == user.principal else {
+      guard !owner.isEmpty, owner.isSameName(as: user.principal) else {
         throw SalvorError(
           .remoteOfAnother,
           "The database is the one of the user who is signed in. Give the other one a database of his own, or name the same principal.",

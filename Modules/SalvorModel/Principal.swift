@@ -21,6 +21,12 @@ public struct Principal: Sendable, Hashable {
   }
 }
 
+extension String {
+  /// Two principals' names are one where their bytes are, as scopes compare them in SQL. `==` also takes an é of one code point for
+  /// one of two.
+  public func isSameName(as other: String) -> Bool { utf8.elementsEqual(other.utf8) }
+}
+
 /// Who may do what under `/admin/v1`. Each may do what those before it may.
 public enum AdministrationRole: String, Sendable, CaseIterable, Comparable {
   /// Reads everything but values of rows.

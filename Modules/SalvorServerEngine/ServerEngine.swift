@@ -191,7 +191,13 @@ public final class ServerEngine: Sendable {
   }
 
   private func problem(_ error: SalvorError) -> TransportResponse {
-    let body = Problem.json(error).bytes
+    var told = error
+    // Whoever holds the device cannot make room here; the log has the words.
+    if error.code == .storageFull {
+      told.message =
+        "The server's disk is full. Nothing was lost: when whoever runs the server has made room, synchronize again."
+    }
+    let body = Problem.json(told).bytes
     var headers = ["content-type": Problem.contentType]
     if let delay = error.retryAfterMilliseconds { headers["retry-after"] = String((delay + 999) / 1000) }
     if error.code == .unauthenticated { headers["www-authenticate"] = "Bearer" }

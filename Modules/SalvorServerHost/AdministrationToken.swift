@@ -34,6 +34,8 @@ package enum AdministrationToken {
         return token
       } catch  where fileExists(path) {
         // Another server made it at the same time.
+      } catch let error as SalvorError where error.code == .storageFull {
+        throw error
       } catch {
         throw refuse(path, "cannot be made: \((error as? SalvorError)?.message ?? "\(error)")")
       }

@@ -533,11 +533,13 @@ public struct ClientStatus: Sendable, Hashable {
   public var upload: UploadStatus?
   /// Since when capture is paused for a migration of the application's own, in milliseconds since 1970; nil: it is not.
   public var capturePausedSince: Int64?
+  /// The request that the server refused last; nil: none is refused.
+  public var lastRefused: RequestID?
   /// Rows of a synchronized table whose key is NULL, by table: they are not synchronized.
   public var rowsWithoutKey: [String: Int64] = [:]
   /// What is under way beside the database; stores leave it as it is.
   public var recovery = RecoveryStatus()
-  /// No upload is under way, capture is not paused, and every row has a key, until those properties are set.
+  /// No upload is under way, capture is not paused, nothing was refused, and every row has a key, until those properties are set.
   public init(state: ClientState, queued: Int64, inError: Int64, displaced: Int64, kept: Int64) {
     self.state = state
     self.queued = queued

@@ -39,7 +39,7 @@ public struct RemoteQuery: Sendable, Hashable {
   /// Whether the query asks for this remote; `limit` plays no part.
   public func matches(_ remote: RemoteRecord) -> Bool {
     if let after, remote.id.text <= after.text { return false }
-    if let principal, remote.principal != principal { return false }
+    if let principal, !remote.principal.isSameName(as: principal) { return false }
     if let unseenSince, remote.lastUpload ?? remote.registered >= unseenSince { return false }
     switch state {
     case nil: return true

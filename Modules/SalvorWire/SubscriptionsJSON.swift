@@ -27,7 +27,8 @@ extension ResolvedSubscriptions {
       guard let list = member.value.array else { throw Self.malformed }
       count += list.count + 1
       guard count <= Self.countMax else {
-        throw SalvorError(.tooLarge, "A device has at most \(Self.countMax) subscriptions.")
+        throw SalvorError(
+          .tooLarge, "A device has at most \(Self.countMax) subscriptions: take some back (salvor unsubscribe).")
       }
       var alternatives: Set<[String: Value]> = []
       for entry in list {

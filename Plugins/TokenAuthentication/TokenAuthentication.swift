@@ -64,7 +64,7 @@ public struct TokenAuthentication: Authentication {
 
   /// Nil also where its tokens have different lists: which of them a device uses is not known.
   public func principal(named name: String) -> Principal? {
-    let known = file.entries().map(\.principal).filter { $0.name == name }
+    let known = file.entries().map(\.principal).filter { $0.name.isSameName(as: name) }
     guard let first = known.first, known.allSatisfy({ $0.parameters == first.parameters }) else { return nil }
     return first
   }

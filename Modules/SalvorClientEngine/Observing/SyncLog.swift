@@ -66,14 +66,9 @@ extension SalvorClient {
 extension SalvorClient {
   /// The request that the server refused last; nil: there is none in the archive.
   public func lastRefusal(of status: ClientStatus) async throws -> QueuedRequest? {
-    guard status.inError > 0 else { return nil }
-    var last: QueuedRequest?
-    var after: RequestID?
-    while true {
-      let page = try await openStore().requests(in: [.refused], after: after, limit: 1000)
-      for request in page where (request.lastAttempt ?? 0) >= (last?.lastAttempt ?? 0) { last = request }
-      guard page.count >= 1000, let end = page.last?.id, end != after else { return last }
-      after = end
-    }
+    // While capture is paused the log may not be read.
+    guard let id = status.lastRefused, status.capturePausedSince == nil else { return nil }
+    let before = RequestID(stamp: id.stamp, counter: id.counter - 1)
+    return try await openStore().requests(in: [.refused], after: before, limit: 1).first { $0.id == id }
   }
 }

@@ -156,7 +156,7 @@ struct BlobTransfer {
     guard reference.size <= limits.blobBytesMax else {
       throw SalvorError(
         .tooLarge,
-        "A value of \(place.table).\(place.column) has \(reference.size) bytes, more than this device takes (blobBytesMax \(limits.blobBytesMax)).",
+        "The value of \(place.table).\(place.column) in the row with the key \(place.keyText) has \(reference.size) bytes, more than this device takes (client.limits.blobBytesMax \(limits.blobBytesMax)). Raise that, or make the value smaller at the server; until then nothing is downloaded.",
         context: ["table": place.table, "column": place.column])
     }
     let path = "/v1/blobs/\(reference.hash)?size=\(reference.size)&offset=\(blob.received)"

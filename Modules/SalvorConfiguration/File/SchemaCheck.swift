@@ -79,7 +79,7 @@ struct SchemaCheck {
 
   private mutating func checkGroups() {
     for group in declaredGroups ?? [] {
-      if group.isEmpty { report(["groups", group], "has no name") }
+      if group.isEmpty { report(["groups", group], "has no name") } else { checkName(group, ["groups", group]) }
       if schema.tables(inGroup: group).isEmpty { warn(["groups", group], "is a group without a table") }
     }
     for table in schema.synchronized {
@@ -110,10 +110,16 @@ struct SchemaCheck {
     }
   }
 
+  /// Of tables, columns and groups.
+  private static let nameBytesMax = 1024
+
   private mutating func checkName(_ name: String, _ keys: [String]) {
     if name.isEmpty { report(keys, "has no name") }
     if name.unicodeScalars.contains("\0") {
       report(keys, "has the character U+0000 in its name, which SQLite cannot keep")
+    }
+    if name.utf8.count > Self.nameBytesMax {
+      report(keys, "has a name of more than \(Self.nameBytesMax) bytes, which no message can hold")
     }
   }
 

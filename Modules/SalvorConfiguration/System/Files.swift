@@ -33,7 +33,10 @@ package func writeFile(_ path: String, _ text: String, mode: mode_t = 0o644) thr
   while !rest.isEmpty {
     let count = rest.withUnsafeBytes { write(descriptor, $0.baseAddress, $0.count) }
     guard count > 0 else {
-      throw SalvorError(.storageFull, "\(path) cannot be written: \(String(cString: strerror(errno))).")
+      let reason = String(cString: strerror(errno))
+      // A file that is cut off would be taken for the whole.
+      unlink(path)
+      throw SalvorError(.storageFull, "\(path) cannot be written: \(reason).")
     }
     rest = rest.dropFirst(count)
   }

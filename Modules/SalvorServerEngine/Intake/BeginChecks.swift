@@ -129,8 +129,8 @@ extension ServerEngine {
         .remoteBlocked, "An administrator has blocked this remote ID. Ask the server's operator.",
         context: ["remote": remote.id.text])
     }
-    let isOfAnother = remote.map { $0.principal != principal.name && !$0.isDeleted } ?? false
-    if isOfAnother || named.map({ $0 != principal.name }) ?? false {
+    let isOfAnother = remote.map { !$0.principal.isSameName(as: principal.name) && !$0.isDeleted } ?? false
+    if isOfAnother || named.map({ !$0.isSameName(as: principal.name) }) ?? false {
       throw SalvorError(
         .remoteOfAnother,
         "This remote ID belongs to another principal. A device's queue is never sent as another user: sign in as the first one, or start a new database.",

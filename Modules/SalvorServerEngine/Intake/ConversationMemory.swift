@@ -71,7 +71,8 @@ final class ConversationMemory: ConversationKeeping {
 
     func touch(_ kind: Conversation.Kind, principal: String, seenAfter bound: Int64, at time: Int64) {
       guard count(kind, principal: principal) > 0 else { return }
-      for (token, found) in known[kind] ?? [:] where found.principal == principal && found.lastSeen > bound {
+      for (token, found) in known[kind] ?? [:] where found.principal.isSameName(as: principal) && found.lastSeen > bound
+      {
         touch(token, at: time)
       }
     }

@@ -65,7 +65,7 @@ final class SessionTable: Sendable {
         others.removeAll { isIdle($0, now) }
       }
       let own = try desk.count(.session, principal: principal.name)
-      let replaced = others.count { $0.principal == principal.name }
+      let replaced = others.count { $0.principal.isSameName(as: principal.name) }
       guard own - replaced < perPrincipalMax else { throw SalvorError.sessionQuota(perPrincipalMax, idleMilliseconds) }
       for other in others { try desk.remove(other.token) }
       try desk.put(
@@ -129,7 +129,8 @@ final class SessionTable: Sendable {
   func find(_ token: String, principal: Principal) async throws -> Session {
     let now = clock.now()
     let found = try await keeping.conversing(nil) { [self] desk -> Conversation? in
-      guard let found = try desk.find(token), found.kind == .session, found.principal == principal.name else {
+      guard let found = try desk.find(token), found.kind == .session, found.principal.isSameName(as: principal.name)
+      else {
         return nil
       }
       if isIdle(found, now) {

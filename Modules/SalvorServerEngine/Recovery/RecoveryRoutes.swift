@@ -211,7 +211,7 @@ extension ServerEngine {
     }
     let remotes = AdmissionQuery(remote: recovery.remote, previous: nil, current: nil, cursors: [])
     if let known = try await configuration.store.admit(remotes).remote, !known.isDeleted {
-      guard !known.isBlocked, known.principal == principal.name else {
+      guard !known.isBlocked, known.principal.isSameName(as: principal.name) else {
         throw SalvorError(.remoteBlocked, "An administrator has blocked this remote ID. Ask the server's operator.")
       }
       _ = try await write(for: principal) { try await $0.deleteRemote(recovery.remote, block: false) }

@@ -129,7 +129,8 @@ final class RecoveryTable: Sendable {
   func find(_ token: String, principal: Principal) async throws -> Recovery {
     let now = clock.now()
     let found = try await keeping.conversing(nil) { desk -> Conversation? in
-      guard let found = try desk.find(token), found.kind == .recovery, found.principal == principal.name else {
+      guard let found = try desk.find(token), found.kind == .recovery, found.principal.isSameName(as: principal.name)
+      else {
         return nil
       }
       try desk.touch(token, at: now)

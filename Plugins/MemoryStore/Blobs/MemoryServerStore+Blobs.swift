@@ -61,7 +61,7 @@ extension MemoryServerStore {
     guard excess() > 0 else { return }
     let now = clock.now()
     var used = atWork.wanted(by: principal, now: now).union([hash])
-    for (id, remote) in state.remotes where remote.record.principal == principal.name {
+    for (id, remote) in state.remotes where remote.record.principal.isSameName(as: principal.name) {
       guard atWork.isUnderWay(id, now: now) else { continue }
       for chunk in remote.staged.values {
         try eachReferredBlob(inUpload: chunk.bytes) { blob, _ in used.insert(blob.hash) }

@@ -67,7 +67,7 @@ public actor MemoryClientStore: ClientStore {
 
   /// A queue is never sent as another principal. Empty: it is not known yet.
   private func belong(_ state: inout ClientContent, to principal: String) throws {
-    if principal.isEmpty || principal == state.principal { return }
+    if principal.isEmpty || principal.isSameName(as: state.principal) { return }
     guard state.principal.isEmpty else {
       throw SalvorError(.remoteOfAnother, "This database belongs to another principal. Open a database of your own.")
     }
@@ -366,6 +366,9 @@ public actor MemoryClientStore: ClientStore {
       state: self.state(of: state), queued: count([.queued, .sent, .unknownOutcome]),
       inError: count([.refused, .blocked]), displaced: count([.displaced]), kept: count([.kept]))
     status.upload = state.upload
+    status.lastRefused =
+      state.requests.filter { $0.state == .refused }
+      .max { ($0.lastAttempt ?? 0, $0.firstCounter) < ($1.lastAttempt ?? 0, $1.firstCounter) }?.id
     return status
   }
 

@@ -99,7 +99,7 @@ extension MemoryServerStore: RecoveringServerStore {
     let demand = random.positiveNumber()
     var count: Int64 = 0
     for (remote, known) in state.remotes
-    where !known.record.isDeleted && (principal == nil || known.record.principal == principal) {
+    where !known.record.isDeleted && (principal == nil || principal.map(known.record.principal.isSameName) == true) {
       state.remotes[remote]?.record.resetDemand = demand
       count += 1
     }

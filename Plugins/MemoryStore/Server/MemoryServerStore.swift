@@ -156,7 +156,7 @@ public actor MemoryServerStore: ServerStore {
       if known.record.isBlocked {
         throw SalvorError(.remoteBlocked, "This remote ID is blocked. Ask the administrator.")
       }
-      guard known.record.principal == principal else {
+      guard known.record.principal.isSameName(as: principal) else {
         throw SalvorError(.remoteOfAnother, "This remote ID belongs to another principal. Use a database of your own.")
       }
       if known.record.isDeleted { try requireRoom(for: principal, in: state) }
@@ -173,7 +173,7 @@ public actor MemoryServerStore: ServerStore {
   }
 
   private func requireRoom(for principal: String, in state: ServerState) throws {
-    let own = state.remotes.values.count { $0.record.principal == principal && !$0.record.isDeleted }
+    let own = state.remotes.values.count { $0.record.principal.isSameName(as: principal) && !$0.record.isDeleted }
     if own >= limits.principalRemotesMax { throw SalvorError.remoteQuota(limits) }
   }
 
@@ -204,7 +204,7 @@ public actor MemoryServerStore: ServerStore {
     known.staged[index] = chunk
     known.stagedTime = clock.now()
     state.remotes[remote] = known
-    let own = state.remotes.values.filter { $0.record.principal == known.record.principal }
+    let own = state.remotes.values.filter { $0.record.principal.isSameName(as: known.record.principal) }
     let bytes = own.reduce(0) { sum, remote in remote.staged.values.reduce(sum) { $0 + $1.bytes.count } }
     guard bytes <= limits.principalStagedBytesMax else { throw SalvorError.stagingQuota(limits) }
     write(state)

@@ -215,7 +215,7 @@ struct Opening {
 
   private func settleIdentity(_ setup: ClientSetup) throws {
     if let owner = try connection.text(.principal), !owner.isEmpty {
-      guard setup.principal.isEmpty || setup.principal == owner else { throw Self.ofAnother() }
+      guard setup.principal.isEmpty || setup.principal.isSameName(as: owner) else { throw Self.ofAnother() }
     } else if !setup.principal.isEmpty {
       try connection.setState(.principal, setup.principal)
     }

@@ -144,6 +144,13 @@ extension StoreContext {
   /// Requests in error, in the log, in order.
   func failedRequests() throws -> [RequestRange] { try ranges(where: OutstandingTable.inError) }
 
+  /// Nil: none is refused.
+  func lastRefused() throws -> RequestID? {
+    try connection.integer(
+      "SELECT first FROM salvor_outstanding WHERE state = 'refused' ORDER BY last_attempt DESC, first DESC LIMIT 1"
+    ).map { try requestID(first: $0) }
+  }
+
   /// In order.
   func displacedRequests() throws -> [RequestRange] { try requests(in: .displaced) }
 

@@ -34,9 +34,8 @@ final class RequestListing {
   func list(_ states: Set<RequestState>, after: RequestID?, limit: Int) throws -> [QueuedRequest] {
     let counter = try context.range(of: after?.counter ?? 0).last
     let inLog = try inLog(states, after: counter, limit: limit)
-    let archived = try context.archived(where: "first > ?1", [.integer(counter)]).filter {
-      $0.request.state.map(states.contains) == true
-    }
+    let names = states.map { "'\($0.rawValue)'" }.sorted().joined(separator: ", ")
+    let archived = try context.archived(where: "first > ?1 AND state IN (\(names))", [.integer(counter)])
     var requests: [(first: Int64, entries: () throws -> [QueuedRequest])] = []
     for request in inLog { requests.append((request.range.first, { try self.entries(of: request) })) }
     for (first, changes) in Dictionary(grouping: archived, by: { $0.range.first }) {

@@ -222,7 +222,7 @@ extension WorkingRows {
     func text(_ key: Key) -> String { "[\(key.map { "\($0)" }.joined(separator: ", "))]" }
     return SalvorError(
       .inconsistentDownload,
-      "The server's row \(text(violation.key)) of \(violation.table.name) references \(text(violation.reference)) of \(violation.rule.parent), which did not come: the server does not have it, or a recovery or repair left it out. Mend it at the server (PRAGMA foreign_key_check there names such rows: another program wrote with foreign keys off), then sync again.",
+      "The server's row \(text(violation.key)) of \(violation.table.name) references \(text(violation.reference)) of \(violation.rule.parent), which did not come: the server does not have it, it is too large to be sent (server.limits.rowBytesMax; the server's log names the table), or a recovery or repair left it out. Mend it at the server (where it does not have it, PRAGMA foreign_key_check there names such rows: another program wrote with foreign keys off), then sync again.",
       context: ["table": violation.table.name])
   }
 }

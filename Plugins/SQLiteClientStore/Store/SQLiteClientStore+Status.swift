@@ -10,10 +10,10 @@ extension SQLiteClientStore {
     let context = try opened()
     let connection = context.connection
     let owner = try connection.text(.principal) ?? ""
-    guard owner.isEmpty || owner == principal else { throw Opening.ofAnother() }
+    guard owner.isEmpty || owner.isSameName(as: principal) else { throw Opening.ofAnother() }
     let new = try context.unknown(incarnations)
     let isKnown = try connection.text(.server) == server.text
-    guard !isKnown || !new.isEmpty || owner != principal else { return }
+    guard !isKnown || !new.isEmpty || !owner.isSameName(as: principal) else { return }
     try connection.transaction {
       try connection.setState(.principal, principal)
       try connection.setState(.server, server.text)
@@ -87,6 +87,7 @@ extension SQLiteClientStore {
         displaced: try context.count(in: .displaced), kept: try context.count(in: .kept))
       status.upload = try connection.uploadStatus(now: clock.now())
       status.capturePausedSince = try connection.pausedSince()
+      status.lastRefused = try context.lastRefused()
       if status.capturePausedSince == nil {
         status.rowsWithoutKey = try context.rowsWithoutKey(in: context.catalog.tables)
       }

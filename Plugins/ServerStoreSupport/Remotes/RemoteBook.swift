@@ -63,7 +63,7 @@ package struct RemoteBook {
     if known.isBlocked {
       throw SalvorError(.remoteBlocked, "This remote ID is blocked. Ask the administrator.")
     }
-    guard known.principal == principal else {
+    guard known.principal.isSameName(as: principal) else {
       throw SalvorError(
         .remoteOfAnother, "This remote ID belongs to another principal. Use a database of your own.")
     }
