@@ -303,6 +303,10 @@ import Testing
     let here = try await device.salvor("status", "--json").json
     #expect(here["server"]["reachable"] == true)
     #expect(here["lastRefusal"]["reason"] == "server-maintained" && here["lastRefusal"]["table"] == "severity")
+    #expect(try await device.salvor("capture", "pause").code == 0)
+    let paused = try await device.salvor("status", "--json")
+    #expect(paused.code == 0 && (try? paused.json["capturePausedSince"].integer) != nil, "\(paused.out)\(paused.err)")
+    #expect(try await device.salvor("capture", "resume").code == 0)
     _ = try await place.server.stop()
     let away = try await device.salvor("status", "--json")
     #expect(away.code == 0)

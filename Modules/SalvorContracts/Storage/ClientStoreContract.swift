@@ -165,6 +165,12 @@ public enum ClientStoreContract {
       try await expectError(.remoteOfAnother, "another principal than before") {
         try await other.remember(server: server, incarnations: [], principal: "carl")
       }
+      let third = try await bench.fresh()
+      _ = try await third.open(ClientSetup(schema: bench.schema, principal: "jos\u{e9}"))
+      try await expectError(.remoteOfAnother, "a name of the same look in other bytes") {
+        try await third.remember(server: server, incarnations: [], principal: "jose\u{301}")
+      }
+      await third.close()
       await other.close()
     },
   ]

@@ -189,7 +189,13 @@ public enum ServerStoreContract {
       try await expectError(.remoteOfAnother, "registering another's remote ID") {
         try await store.register(remote, principal: "bert")
       }
-      let records = try await store.remotes()
+      // One look, other bytes: another one.
+      let composed = RemoteID(from: SystemRandom())
+      try await store.register(composed, principal: "jos\u{e9}")
+      try await expectError(.remoteOfAnother, "registering the remote ID of a name of the same look") {
+        try await store.register(composed, principal: "jose\u{301}")
+      }
+      let records = try await store.remotes().filter { $0.id == remote }
       try expectEqual(records.map(\.id), [remote], "the remotes")
       try expectEqual(records[0].principal, "anna", "the principal")
       try expect(records[0].sequence == nil, "no upload, no sequence ID")
