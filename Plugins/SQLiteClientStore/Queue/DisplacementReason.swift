@@ -21,7 +21,7 @@ enum DisplacementReason: String {
       "It deletes a row that others reference. Delete those, or let them reference another row, and retry it."
     case .blocked: "It depends on a change that cannot stand beside what the server has."
     case .overtaken:
-      "The server has accepted a newer change of the row since. Retry it to have this one after all, or delete the entry."
+      "The server has accepted a newer change of the row since. errors retry brings this one back, errors delete takes it away."
     }
   }
 }
