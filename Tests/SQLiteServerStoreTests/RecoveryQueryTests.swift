@@ -235,6 +235,9 @@ import Testing
     _ = try await desk.store.demandReset(remote)
     _ = try await desk.store.deleteRemote(remote, block: false)
     #expect(try await demand() == nil)
+    // A deleted one is told when it comes back; a blocked one is not let in.
+    #expect(try await desk.store.demandReset(remote))
+    _ = try await desk.store.deleteRemote(remote, block: true)
     #expect(try await desk.store.demandReset(remote) == false)
     #expect(try await desk.store.demandReset(RemoteID(from: SystemRandom())) == false)
   }
