@@ -19,6 +19,13 @@
     func temporary(_ name: String) -> String { "pg_temp.\(name)" }
     func number(_ condition: String) -> String { "CASE WHEN \(condition) THEN 1 ELSE 0 END" }
     func insertingNumbered(_ insert: String, id: String) -> String { "\(insert) RETURNING \(id)" }
+
+    func ownTriggers(on table: String) -> (sql: String, values: [Value]) {
+      (
+        "SELECT tgname::text FROM pg_trigger WHERE tgrelid = to_regclass(?1) AND NOT tgisinternal AND tgenabled <> 'D' AND NOT starts_with(tgname::text, '\(ChangeCapture.triggerPrefix)') ORDER BY tgname",
+        [.text(Array(quoted(table).utf8))]
+      )
+    }
     func insertingNew(_ insert: String) -> String { "\(insert) ON CONFLICT DO NOTHING" }
 
     func literal(_ value: Value) -> String {

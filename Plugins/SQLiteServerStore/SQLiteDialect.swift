@@ -16,6 +16,13 @@ struct SQLiteDialect: Dialect {
   func number(_ condition: String) -> String { condition }
   func insertingNumbered(_ insert: String, id: String) -> String { "\(insert) RETURNING \(id)" }
 
+  func ownTriggers(on table: String) -> (sql: String, values: [Value]) {
+    (
+      "SELECT name FROM sqlite_schema WHERE type = 'trigger' AND tbl_name = ?1 COLLATE NOCASE AND name NOT GLOB 'salvor_*' ORDER BY name",
+      [.text(Array(table.utf8))]
+    )
+  }
+
   func insertingNew(_ insert: String) -> String {
     insert.replacing("INSERT INTO", with: "INSERT OR IGNORE INTO", maxReplacements: 1)
   }

@@ -61,6 +61,8 @@ package protocol Dialect: Sendable {
   ) -> String
   /// A condition as a number: 1 where it holds, else 0.
   func number(_ condition: String) -> String
+  /// A query of the names of the triggers on a table that are not Salvor's, and that fire.
+  func ownTriggers(on table: String) -> (sql: String, values: [Value])
   /// The statement that inserts a row and answers with its number `id`.
   func insertingNumbered(_ insert: String, id: String) -> String
 }

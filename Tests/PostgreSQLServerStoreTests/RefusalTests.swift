@@ -105,6 +105,71 @@
       await store.close()
     }
 
+    private static let takingBack: [(event: String, body: String)] = [
+      ("BEFORE INSERT", "IF NEW.body = 'mine' THEN INSERT INTO told VALUES (1); RETURN NULL; END IF; RETURN NEW;"),
+      ("AFTER INSERT", "IF NEW.body = 'mine' THEN DELETE FROM item WHERE id = NEW.id; END IF; RETURN NULL;"),
+      ("BEFORE UPDATE", "IF NEW.body = 'mine' THEN RETURN NULL; END IF; RETURN NEW;"),
+      (
+        "AFTER UPDATE",
+        "IF NEW.body = 'mine' THEN INSERT INTO told VALUES (1); UPDATE item SET body = OLD.body WHERE id = OLD.id; END IF; RETURN NULL;"
+      ),
+      ("BEFORE DELETE", "IF OLD.body = 'here' THEN RETURN NULL; END IF; RETURN OLD;"),
+      ("AFTER DELETE", "IF OLD.body = 'here' THEN INSERT INTO item VALUES (OLD.id, OLD.body); END IF; RETURN NULL;"),
+    ]
+
+    @Test(
+      "A change of which a trigger leaves nothing in the table is refused, with the trigger's name, and leaves nothing (semantics 7, 11.2)",
+      arguments: 0..<6, [0, 20, 3000])
+    func takenBack(which: Int, others: Int) async throws {
+      let (event, body) = Self.takingBack[which]
+      try desk.execute("CREATE TABLE item (id text PRIMARY KEY, body text); CREATE TABLE told (what int)")
+      let store = try await open(table("item", .text, Column("body", .text, nullable: true)))
+      try desk.execute(
+        """
+        INSERT INTO item SELECT 'o' || n, 'other' FROM generate_series(1, \(others)) n; INSERT INTO item VALUES ('v', 'here');
+        CREATE FUNCTION own() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN \(body) END$$;
+        CREATE TRIGGER sweeper \(event) ON item FOR EACH ROW EXECUTE FUNCTION own()
+        """)
+      _ = try await store.sweep()
+      let change: (String) -> (UploadShape, [Value]) = { key in
+        switch which {
+        case 0, 1:
+          insert("item", ["id", "body"], .text(key == "v" ? "n" : "n" + key), .text(key == "v" ? "mine" : "x"))
+        case 2, 3:
+          update("item", "body", .text(key), .text(key == "v" ? "here" : "other"), .text(key == "v" ? "mine" : "x"))
+        default: delete("item", .text(key))
+        }
+      }
+      let keys = (0..<others).map { "o\($0 + 1)" }
+      let results = try await upload(store, (keys[..<(others / 2)] + ["v"] + keys[(others / 2)...]).map(change))
+      #expect(results.acceptedRequests == Int64(others))
+      #expect(
+        results.refused.map(\.counter) == [Int64(others / 2 + 1)] && results.refused.map(\.reason) == [.constraint])
+      #expect(results.refused.first?.message.contains("sweeper") == true, "\(results.refused)")
+      #expect(try rows("SELECT body FROM item WHERE id IN ('v', 'n')") == ["here"])
+      #expect(try desk.integer("SELECT count(*) FROM told") == 0)
+      await store.close()
+    }
+
+    @Test(
+      "A value that its type stores as it was is accepted beside triggers, too, and what a trigger makes of a row is")
+    func madeOfIt() async throws {
+      try desk.execute(
+        """
+        CREATE TABLE item (id text PRIMARY KEY, body varchar(10), price numeric(9, 2));
+        CREATE FUNCTION own() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN
+          UPDATE item SET body = 'deleted' WHERE id = OLD.id; RETURN NULL; END$$;
+        CREATE TRIGGER soft BEFORE DELETE ON item FOR EACH ROW EXECUTE FUNCTION own();
+        INSERT INTO item VALUES ('a', 'here', 1.50), ('b', 'here', 2)
+        """)
+      let store = try await open(
+        table("item", .text, Column("body", .text, nullable: true), Column("price", .text, nullable: true)))
+      let results = try await upload(store, [delete("item", "a"), update("item", "price", "b", "2.00", "2.001")])
+      #expect(results.acceptedRequests == 2 && results.refused.isEmpty, "\(results.refused)")
+      #expect(try rows("SELECT body FROM item ORDER BY id") == ["deleted", "here"])
+      await store.close()
+    }
+
     @Test("A delete does not cascade to rows that the device did not see, where the schema does not declare it, either")
     func undeclaredCascade() async throws {
       try desk.execute("CREATE TABLE item (id text PRIMARY KEY); CREATE TABLE part (id text PRIMARY KEY, item text)")

@@ -198,38 +198,6 @@ struct ConstraintTests {
     return (fleet, device)
   }
 
-  @Test(
-    "A trigger of the server's that takes a statement's place (RAISE(IGNORE)): the sender gets the row as it is there (semantics 4, 11.3)",
-    arguments: [1, 40])
-  func triggerInTheStatementsPlace(count: Int) async throws {
-    let fleet = try Fleet(schema: Self.notes)
-    try SQLiteConnection(fleet.serverPath).execute(
-      """
-      CREATE TABLE visit (id TEXT NOT NULL PRIMARY KEY, note TEXT, seats INTEGER NOT NULL DEFAULT 0);
-      CREATE TABLE told (what TEXT);
-      CREATE TRIGGER soft BEFORE DELETE ON visit BEGIN
-        UPDATE visit SET seats = seats + 1 WHERE id = OLD.id; INSERT INTO told VALUES ('delete'); SELECT RAISE(IGNORE);
-      END;
-      CREATE TRIGGER frozen BEFORE UPDATE OF note ON visit BEGIN SELECT RAISE(IGNORE); END;
-      CREATE TRIGGER unwanted BEFORE INSERT ON visit WHEN NEW.note = 'unwanted' BEGIN SELECT RAISE(IGNORE); END
-      """)
-    try await fleet.start()
-    let device = try fleet.device("a")
-    let insert = (0..<count).flatMap { number in ["d", "u"].map { "('\($0)\(number)', 'here', 0)" } }
-    try await device.write("INSERT INTO visit VALUES " + insert.joined(separator: ", "))
-    #expect(try await device.sync().refused == 0)
-    let unwanted = (0..<count).map { "('n\($0)', 'unwanted', 0), ('w\($0)', 'wanted', 0)" }.joined(separator: ", ")
-    try await device.write(
-      "DELETE FROM visit WHERE id LIKE 'd%'", "UPDATE visit SET note = 'mine' WHERE id LIKE 'u%'",
-      "INSERT INTO visit VALUES " + unwanted)
-    #expect(try await device.sync().refused == 0)
-    // Each took its place once.
-    #expect(try fleet.serverRows("told").count == count)
-    #expect(try device.rows("visit").filter { $0[2] == 1 }.count == count)
-    try fleet.expectEqual(["visit"], [device])
-    await fleet.stop()
-  }
-
   @Test("what the server's own trigger and constraint say is in the archive entry, and no value is (semantics 8)")
   func serverMessages() async throws {
     let (fleet, device) = try await outspoken("")

@@ -214,6 +214,11 @@ struct Installation {
             "\(table.name): a trigger of the change log was missing or altered. It was put back; the table's group is fed whole once."
           )
           generation += 1
+        } else if let name = try silencing(number, table.name) {
+          notices.append(
+            "\(table.name): the trigger \(name) with RAISE(IGNORE) is newer than those of the change log, and may have kept changes out of it. They were made anew, so that they fire first; the table's group is fed whole once."
+          )
+          generation += 1
         } else if !found.isEmpty || before.grouping != table.group {
           generation += 1
         }
@@ -321,6 +326,24 @@ struct Installation {
     ).map { "\($0[0].string ?? ""): \($0[1].string ?? "")" }.joined(separator: "\n")
   }
 
+  /// The newest trigger fires first. Those of the database's own that are newer than one of Salvor's, with their statements.
+  private func newer(_ number: Int64, on table: String) throws -> [(name: String, sql: String)] {
+    try connection.rows(
+      """
+      SELECT name, sql FROM sqlite_schema WHERE type = 'trigger' AND tbl_name = ?2 COLLATE NOCASE AND name NOT GLOB 'salvor_*'
+        AND rowid > (SELECT min(rowid) FROM sqlite_schema WHERE type = 'trigger' AND name GLOB ?1) ORDER BY rowid DESC
+      """, .text("salvor_\(number)_*"), .text(table)
+    ).map { (name: $0[0].string ?? "", sql: $0[1].string ?? "") }
+  }
+
+  /// The name of a newer one that may have left Salvor's out. Before the change it leaves out the change, too.
+  private func silencing(_ number: Int64, _ table: String) throws -> String? {
+    try newer(number, on: table).first { trigger in
+      let sql = Self.bare(trigger.sql)
+      return sql.contains("after") && sql.contains("raise(ignore)")
+    }?.name
+  }
+
   private func installTriggers(_ table: ServerTable) throws {
     try connection.execute(ServerDDL.pendingTable(table))
     guard let pending = try connection.tableShape(table.pending), let shape = try connection.tableShape(table.name)
@@ -332,7 +355,8 @@ struct Installation {
     }
     let triggers = ChangeTriggers(table: table, shape: shape).all
     let wanted = triggers.sorted { $0.name < $1.name }.map { "\($0.name): \($0.sql)" }.joined(separator: "\n")
-    if try triggerText(table.number) != wanted {
+    // Else one of them could leave Salvor's out (RAISE(IGNORE)).
+    if try triggerText(table.number) != wanted || !newer(table.number, on: table.name).isEmpty {
       for trigger in triggers {
         try connection.execute("DROP TRIGGER IF EXISTS \(trigger.name)")
         try connection.execute(trigger.sql)

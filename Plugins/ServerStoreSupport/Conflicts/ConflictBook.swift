@@ -242,7 +242,8 @@ package struct ConflictBook {
       overlay.set(hash, to: row)
     }
     try connection.deferReferences()
-    if let broken = try SetWriter(rows).write(overlay).broken?.text {
+    let last = try CommitLog.state(connection).lastSequence
+    if let broken = try SetWriter(rows, Reach(rows)).write(overlay, after: last).broken?.text {
       throw SalvorError.conflictUnresolvable(asked, broken.reason, broken.message)
     }
     try connection.checkReferences()

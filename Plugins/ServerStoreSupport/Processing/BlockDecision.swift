@@ -20,7 +20,9 @@ final class BlockDecision {
 
   /// - Parameter last: the last entry of the log before the upload.
   init(
-    _ rows: RowReader, _ upload: ProcessRequest, foreign: ForeignChanges, _ heals: HealBook, last: Int64, now: Int64
+    _ rows: RowReader, _ upload: ProcessRequest, _ reach: Reach, foreign: ForeignChanges, _ heals: HealBook,
+    last: Int64,
+    now: Int64
   ) {
     self.rows = rows
     self.heals = heals
@@ -28,7 +30,7 @@ final class BlockDecision {
     self.now = now
     self.upload = upload
     self.foreign = foreign
-    writer = SetWriter(rows)
+    writer = SetWriter(rows, reach)
   }
 
   /// What was written for the requests so far is taken back.
@@ -334,7 +336,7 @@ final class BlockDecision {
     do {
       let written = try connection.savepoint("salvor_set") {
         try connection.deferReferences()
-        let written = try writer.write(evaluation.overlay)
+        let written = try writer.write(evaluation.overlay, after: tally.echo.lastAccounted)
         if let broken = written.broken { throw broken }
         try connection.checkReferences()
         return written

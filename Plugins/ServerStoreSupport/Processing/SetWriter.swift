@@ -5,6 +5,7 @@ import SalvorStorage
 /// the caller's savepoint or transaction, with foreign keys deferred.
 struct SetWriter {
   let rows: RowReader
+  private let reach: Reach
   private var connection: any StoreConnection { rows.connection }
   private var catalog: Catalog { rows.catalog }
 
@@ -26,7 +27,10 @@ struct SetWriter {
     var hash: UInt64
   }
 
-  init(_ rows: RowReader) { self.rows = rows }
+  init(_ rows: RowReader, _ reach: Reach) {
+    self.rows = rows
+    self.reach = reach
+  }
 
   /// What has become of a set.
   struct Outcome {
@@ -38,22 +42,26 @@ struct SetWriter {
     var passedOver: [RowOverlay.Entry] = []
   }
 
-  func write(_ overlay: RowOverlay) throws -> Outcome {
+  /// - Parameter entry: the last entry of the log, or an earlier one.
+  func write(_ overlay: RowOverlay, after entry: Int64) throws -> Outcome {
     let changed = overlay.entries.values.filter { $0.before != $0.now }
     guard !changed.isEmpty else { return Outcome() }
     if let broken = try brokenReference(changed, overlay) { return Outcome(broken: broken) }
     let ordered = changed.sorted { ($0.table, $0.key.count) < ($1.table, $1.key.count) }
+    let written = connection.writtenRows
+    func outcome(_ passedOver: [OverlayRow], wasParked: Bool) throws -> Outcome {
+      let left = try leftBroken() ?? takenBack(ordered, passedOver, since: written, after: entry)
+      return Outcome(broken: left, wasParked: wasParked, passedOver: passedOver)
+    }
     do {
-      let passedOver = try connection.savepoint("salvor_rows") { try run(ordered) }
-      return Outcome(broken: try leftBroken(), passedOver: passedOver)
+      return try outcome(try connection.savepoint("salvor_rows") { try run(ordered) }, wasParked: false)
     } catch let refused as RefusedRow {
       let text = refusal(refused.error, of: refused.table)
       guard isUnique(refused.error) else { return Outcome(broken: Broken(text: text, rows: [refused.hash])) }
       // A database checks unique values row by row: a value that another row of the set gives up must be free first.
       do {
         try park(ordered)
-        let passedOver = try run(ordered)
-        return Outcome(broken: try leftBroken(), wasParked: true, passedOver: passedOver)
+        return try outcome(try run(ordered), wasParked: true)
       } catch let second as RefusedRow {
         return Outcome(broken: Broken(text: text, rows: [second.hash], isTaken: isUnique(second.error)))
       }
@@ -210,6 +218,14 @@ struct SetWriter {
       return !isReferenced
     }
     return isReferenced
+  }
+
+  private func takenBack(
+    _ changed: [OverlayRow], _ passedOver: [OverlayRow], since before: Int?, after entry: Int64
+  ) throws -> Broken? {
+    let rows = try reach.takenBack(of: changed, passedOver: passedOver, since: before, after: entry)
+    guard let first = rows.first else { return nil }
+    return Broken(text: try reach.refusal(of: first.table), rows: Set(rows.map(hash)))
   }
 
   /// A foreign key of an adopted table that the schema does not name, or a trigger that waits for the end.

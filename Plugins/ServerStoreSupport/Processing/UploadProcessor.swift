@@ -50,8 +50,9 @@ package final class UploadProcessor {
   private let now: Int64
   private let log: CommitLog
   private let book: RemoteBook
-  private let rows: RowReader
+  let rows: RowReader
   private let decision: BlockDecision
+  private let reach: Reach
   private let blobs: UploadBlobs
   /// What a validator has refused.
   private let refusedBefore: [RequestID: RefusalText]
@@ -67,8 +68,8 @@ package final class UploadProcessor {
   private var queue = RowQueue()
   /// Requests of a large block that are to be decided together.
   private var set: [StagedRequest] = []
-  private var settled: SettledRequests
-  private var tally: Tally
+  var settled: SettledRequests
+  var tally: Tally
   /// The lost commits that the upload's offers are of.
   private var offered: [IncarnationID: Set<Int64>] = [:]
   private var offeredVersion: (incarnation: IncarnationID, number: Int64)?
@@ -85,6 +86,8 @@ package final class UploadProcessor {
   private var isCareful = false
   /// The block at hand is one.
   private var isLarge = false
+  /// What was written of the block can be taken back.
+  private var mayGoBack = true
 
   package init(
     _ upload: ProcessRequest, _ connection: any StoreConnection, _ catalog: Catalog, log: CommitLog, book: RemoteBook,
@@ -110,8 +113,9 @@ package final class UploadProcessor {
     heals = try HealBook(rows, upload, incarnation: log.incarnation, last: last, now: now, intake)
     waitingBook = WaitingBook(connection: connection)
     restores = RestoreBook(connection: connection)
+    reach = Reach(rows)
     decision = BlockDecision(
-      rows, upload,
+      rows, upload, reach,
       foreign: try ForeignChanges(connection, catalog, besides: upload.remote, last: last), heals, last: last, now: now)
     settled = SettledRequests(connection, upload.remote, now: now)
     tally = Tally(EchoAccount(connection, catalog, last: last), notesOffers: try !waitingBook.isEmpty())
@@ -190,7 +194,9 @@ package final class UploadProcessor {
 
   /// Nearly always nothing fails: a savepoint for each statement is made only where one did.
   private func processLarge(_ chunks: [[UInt8]], isLast: Bool) throws {
-    guard connection.endsOnFailure else { return try processStraight(chunks, isLast: isLast) }
+    mayGoBack = try connection.endsOnFailure || reach.hasTriggers()
+    defer { mayGoBack = true }
+    guard mayGoBack else { return try processStraight(chunks, isLast: isLast) }
     let (tallyBefore, readingBefore) = (tally, reading)
     do {
       return try connection.savepoint("salvor_block") { try processStraight(chunks, isLast: isLast) }
@@ -508,9 +514,12 @@ package final class UploadProcessor {
   private func writeSet(_ rows: ArraySlice<UploadRow>, _ hashes: ArraySlice<UInt64>) throws -> Bool {
     struct Undone: Error {}
     guard let plan = rows.first?.plan, let place = plan.place else { return false }
+    let entry = try reach.triggers(of: place).isEmpty ? 0 : CommitLog.state(connection).lastSequence
     do {
       let others = try connection.savepoint("salvor_straight") {
-        guard let others = try plan.runSet(rows, catalog) else { throw Undone() }
+        guard let others = try plan.runSet(rows, catalog),
+          try !reach.isTakenBack(place, rows: rows.count, after: entry)
+        else { throw Undone() }
         return others
       }
       for other in others {
@@ -552,19 +561,25 @@ package final class UploadProcessor {
   ) throws -> Bool {
     guard plan.statement != nil else { return false }
     let before = connection.writtenRows
-    var isAsSent = true
+    var (isAsSent, changes) = (true, 0)
+    func runProved() throws {
+      isAsSent = try plan.run(row.items, catalog)
+      changes = connection.changes
+      guard mayGoBack else { return }
+      let entry = tally.echo.lastAccounted
+      if try reach.isTakenBack(plan, row, changes: changes, since: before, after: entry) { throw Reach.TakenBack() }
+    }
     do {
-      if isCareful {
-        isAsSent = try connection.savepoint("salvor_row") { try plan.run(row.items, catalog) }
-      } else {
-        isAsSent = try plan.run(row.items, catalog)
-      }
+      if isCareful { try connection.savepoint("salvor_row", runProved) } else { try runProved() }
+    } catch is Reach.TakenBack {
+      if isCareful { return false }
+      throw Failed()
     } catch let error as SalvorError where connection.refusesRow(error) {
       try connection.refuseRolledBack(error)
       if connection.endsOnFailure, !isCareful { throw Failed() }
       return false
     }
-    guard connection.changes == 1 else {
+    guard changes == 1 else {
       return try plan.place.map { try tally.echo.isPassedOver($0, plan.key(of: row), hash, since: before) } ?? false
     }
     if !isAsSent, let place = plan.place { tally.echo.feed(place, plan.key(of: row), hash) }
@@ -576,23 +591,6 @@ package final class UploadProcessor {
         table: place, key: plan.key(of: row), version: offer.version, mask: plan.healedMask,
         entryMask: plan.healedEntry, hasLines: false)
       tally.straightOffers.add(healing, hash, trace, after: accounted)
-    }
-    return true
-  }
-
-  /// Settled under an earlier upload, whatever its remote ID: never applied twice (semantics 5).
-  private func isSettled(_ request: StagedRequest) throws -> Bool {
-    switch try settled.outcome(of: request) {
-    case nil: return false
-    case .accepted:
-      tally.accepted += 1
-      // The sender shows its change again, on whatever base it has now; what the row became since comes with this answer.
-      for change in request.changes {
-        if let table = change.table { tally.echo.feed(table, change.key, change.hash) }
-      }
-    case .refused(let refusal):
-      var reader = StepReader(rows, over: tally.refusedRows)
-      tally.refuse(RefusedRequest(request, repeating: refusal, try reader.steps(of: request)))
     }
     return true
   }

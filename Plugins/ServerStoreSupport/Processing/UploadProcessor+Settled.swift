@@ -1,0 +1,21 @@
+import SalvorModel
+import SalvorStorage
+
+extension UploadProcessor {
+  /// Settled under an earlier upload, whatever its remote ID: never applied twice (semantics 5).
+  func isSettled(_ request: StagedRequest) throws -> Bool {
+    switch try settled.outcome(of: request) {
+    case nil: return false
+    case .accepted:
+      tally.accepted += 1
+      // The sender shows its change again, on whatever base it has now; what the row became since comes with this answer.
+      for change in request.changes {
+        if let table = change.table { tally.echo.feed(table, change.key, change.hash) }
+      }
+    case .refused(let refusal):
+      var reader = StepReader(rows, over: tally.refusedRows)
+      tally.refuse(RefusedRequest(request, repeating: refusal, try reader.steps(of: request)))
+    }
+    return true
+  }
+}
