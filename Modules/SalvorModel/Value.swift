@@ -82,6 +82,11 @@ extension Value: CustomStringConvertible {
   }
 }
 
+extension Value {
+  /// As a person gives it back to a command: a blob whole, everything else as `description` says it.
+  public var word: String { if case .blob(let x) = self { "x'\(hexadecimal(x))'" } else { description } }
+}
+
 /// A row's key: the values of the primary key columns, in the order of `Table.primaryKey`.
 public typealias Key = [Value]
 

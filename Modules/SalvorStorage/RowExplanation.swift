@@ -56,26 +56,6 @@ public struct RowExplanation: Sendable, Hashable {
   }
 }
 
-extension Table {
-  /// A row's key from what a person writes, a text for each column.
-  public func key(ofTexts texts: [String]) throws(SalvorError) -> Key {
-    let columns = primaryKey.compactMap { name in self.columns.first { $0.name == name } }
-    func refuse(_ what: String) -> SalvorError {
-      let wanted = columns.map { "\($0.name) (\($0.type.rawValue))" }.joined(separator: ", ")
-      return SalvorError(.usage, "\(what) The key of \(name) is \(wanted), a word for each.")
-    }
-    guard texts.count == columns.count else {
-      throw refuse("\(texts.count == 1 ? "One value was" : "\(texts.count) values were") given.")
-    }
-    var key: Key = []
-    for (column, text) in zip(columns, texts) {
-      guard let value = column.type.value(ofText: text) else { throw refuse("\(column.name) cannot be that.") }
-      key.append(value)
-    }
-    return key
-  }
-}
-
 // MARK: The device
 
 /// A device's database that knows where a row comes from. A store without it synchronizes all the same.

@@ -96,9 +96,10 @@ public struct SyncConfig: Sendable, Hashable {
       + "(SELECT s.\"key\" FROM salvor_row_state s WHERE s.\"table\" = \(literal(table.name)) AND s.dirty)"
   }
 
-  /// JSON has no blobs.
+  /// JSON has no blobs, and no infinite numbers.
   private static func json(_ column: Column) -> String {
     let name = "x.\(quoted(column.name))"
+    if column.type == .real { return "CASE \(name) WHEN 9e999 THEN 'inf' WHEN -9e999 THEN '-inf' ELSE \(name) END" }
     // hex makes an empty text of NULL.
     return column.type == .blob ? "CASE WHEN \(name) IS NOT NULL THEN hex(\(name)) END" : name
   }

@@ -80,7 +80,7 @@ struct ArgumentParser {
       guard word.hasPrefix("--"), let option = known.first(where: { $0.name == parts[0] }) else {
         let name = String(word.drop { $0 == "-" }.prefix { $0 != "=" })
         return .usageError(
-          "\(tool) \(command.name): there is no option \(word)\(hint("--" + name, known.map { "--" + $0.name })) \(tool) \(command.name) --help lists the options."
+          "\(tool) \(command.name): there is no option \(word)\(hint("--" + name, known.map { "--" + $0.name })) \(tool) \(command.name) --help lists the options.\(command.arguments.contains("KEY…") ? " A key that begins with - comes after --." : "")"
         )
       }
       if option.value == nil {

@@ -137,8 +137,8 @@ private func listConflicts(_ invocation: Invocation) async throws -> Int32 {
       [
         "\(version.id)", stateText(version), version.table,
         keyText(version), version.client.operation.rawValue, version.client.principal,
-        timestamp(version.client.time), "\(version.client.made)", author(of: version.server),
-        version.server.time.map(timestamp) ?? "-", version.server.commit.map { "\($0)" } ?? "-",
+        moment(version.client.time), "\(version.client.made)", author(of: version.server),
+        version.server.time.map(moment) ?? "-", version.server.commit.map { "\($0)" } ?? "-",
       ]
     })
   if let next { terminal.say("there are more: --after \(next)") }
@@ -156,8 +156,8 @@ private func showSettled(_ versions: ArraySlice<ConflictVersion>, on terminal: T
       [
         "\(version.id)", version.table, keyText(version), version.client.operation.rawValue,
         text(version.lostOfServer), author(of: version.server),
-        version.server.time.map(timestamp) ?? "-", version.server.commit.map { "\($0)" } ?? "-",
-        version.settlement?.policy ?? "-", version.client.principal, timestamp(version.client.time),
+        version.server.time.map(moment) ?? "-", version.server.commit.map { "\($0)" } ?? "-",
+        version.settlement?.policy ?? "-", version.client.principal, moment(version.client.time),
         text(version.lostOfClient),
       ]
     })
@@ -173,7 +173,7 @@ private func stateText(_ version: ConflictVersion) -> String {
 }
 
 private func keyText(_ version: ConflictVersion) -> String {
-  version.key.map(\.description).joined(separator: ", ")
+  version.key.map(\.word).joined(separator: ", ")
 }
 
 private func author(of server: ConflictVersion.ServerSide) -> String {
@@ -189,14 +189,14 @@ private func show(_ row: ConflictRow, on terminal: Terminal) {
   )
   let state =
     version.settlement.map { "settled by the policy \($0.policy)" }
-    ?? version.resolution.map { "the \($0.keep.rawValue)'s was kept, \(timestamp($0.time)), by \($0.by)" } ?? "open"
+    ?? version.resolution.map { "the \($0.keep.rawValue)'s was kept, \(moment($0.time)), by \($0.by)" } ?? "open"
   terminal.print("state    \(state)")
   terminal.print("request  \(version.request)\(version.first == version.id ? "" : ", with version \(version.first)")")
   terminal.print(
-    "client   \(client.principal), \(timestamp(client.time)), made on commit \(client.made), remote ID \(client.remote)"
+    "client   \(client.principal), \(moment(client.time)), made on commit \(client.made), remote ID \(client.remote)"
   )
   var made = author(of: server)
-  if let commit = server.commit { made += ", \(server.time.map(timestamp) ?? "-"), commit \(commit)" }
+  if let commit = server.commit { made += ", \(server.time.map(moment) ?? "-"), commit \(commit)" }
   if let remote = server.remote { made += ", remote ID \(remote)" }
   terminal.print("server   \(made)")
   func text(_ values: [NamedValue]?, _ column: String) -> String {

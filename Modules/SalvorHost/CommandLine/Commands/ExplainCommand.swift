@@ -9,7 +9,9 @@ extension Command {
   static let explain = Command(
     "explain", "why a row is here, or not: on this device, or on the server",
     discussion: """
-      KEY is the row's key, a word for each of its columns. On a device it says what came from the server and with which
+      KEY is the row's key, a word for each of its columns, as salvor queue shows it: a blob is x'00ff', an infinite number inf or
+      -inf, a character that no command line takes \\u{0} (a backslash is \\u{5C} where the key itself has \\u{). A KEY that begins with -
+      comes after --. On a device it says what came from the server and with which
       commit, what this device did to the row and what became of that, and, of a row that is not here, whether it was
       deleted, left the scope, is not subscribed to, or never came. It needs no server.
 
@@ -90,7 +92,7 @@ extension Invocation {
 }
 
 private func describe(_ told: JSONValue, on terminal: Terminal) {
-  let key = (told["key"]?.array ?? []).map { $0.string ?? $0.text }.joined(separator: " ")
+  let key = (told["key"]?.array ?? []).map { $0.rowValue?.word ?? $0.text }.joined(separator: " ")
   let side = told["side"]?.string == "server" ? "on the server" : "on this device"
   let isThere = told["there"]?.bool == true
   terminal.print(

@@ -9,7 +9,8 @@ extension Command {
     "server purge", "server: erases rows for good: no device, upload or backup brings them back",
     discussion: """
       For a person's right to be forgotten. Each KEY is a row's key; where the key has several columns, one KEY is a word for
-      each of them. The rows are deleted, with what conflict versions, staging, blobs and recorded results hold of them, and
+      each of them. A blob is x'00ff', an infinite number inf or -inf, a character that no command line takes \\u{0} (a backslash is
+      \\u{5C} where the key itself has \\u{); what begins with - comes after --. The rows are deleted, with what conflict versions, staging, blobs and recorded results hold of them, and
       every device is told to delete them. An upload that brings one again is refused (purged). A keyed hash of each key, no
       value, goes into the ledger DATABASE.salvor-purged, which a restore does not put back: the next start on a restored
       database applies it before it answers anybody. Keep that file with the database, and with its backups.

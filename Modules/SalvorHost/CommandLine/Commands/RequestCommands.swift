@@ -135,7 +135,7 @@ private func list(
   return 0
 }
 
-private func keyText(_ key: Key) -> String { key.map(\.description).joined(separator: ", ") }
+private func keyText(_ key: Key) -> String { key.map(\.word).joined(separator: ", ") }
 
 /// Why it is in the archive, else what it changes.
 private func what(_ request: QueuedRequest) -> String {
@@ -176,11 +176,11 @@ private func show(_ invocation: Invocation) async throws -> Int32 {
   }
   if let message = first.message { facts.append(["message", message]) }
   if let blocker = first.blockedBy { facts.append(["blocked by", "\(blocker)"]) }
-  if let since = first.since { facts.append(["since", timestamp(since)]) }
+  if let since = first.since { facts.append(["since", moment(since)]) }
   facts.append([
-    "attempts", first.lastAttempt.map { "\(first.attempts), last \(timestamp($0))" } ?? "\(first.attempts)",
+    "attempts", first.lastAttempt.map { "\(first.attempts), last \(moment($0))" } ?? "\(first.attempts)",
   ])
-  if let next = first.nextAttempt { facts.append(["next attempt", timestamp(next)]) }
+  if let next = first.nextAttempt { facts.append(["next attempt", moment(next)]) }
   for (name, ids) in [("needs", first.needs), ("dependents", first.dependents), ("was before", first.history)]
   where !ids.isEmpty {
     facts.append([name, ids.map(\.description).joined(separator: ", ")])
