@@ -35,6 +35,8 @@ public final class ServerEngine: Sendable {
   let compatibleDigests = Mutex<[String: Bool]>([:])
   /// What `GET /metrics` shows, counted since `start`.
   public let metrics = ServerMetrics()
+  /// When a device's write last met a full disk, in milliseconds since 1970; nil: the last one did not.
+  private let diskFull = Mutex<Int64?>(nil)
   private let isStopping = Atomic(false)
   /// One copy of the database at a time.
   let isCopying = Atomic(false)
@@ -126,7 +128,27 @@ public final class ServerEngine: Sendable {
   func write<Result>(
     for principal: Principal, _ body: (any ServerStore) async throws -> Result
   ) async throws -> Result {
-    try await turns.run(for: principal.name) { try await body(configuration.store) }
+    do {
+      let result = try await turns.run(for: principal.name) { try await body(configuration.store) }
+      diskFull.withLock { $0 = nil }
+      return result
+    } catch let error as SalvorError where error.code == .storageFull {
+      diskFull.withLock { $0 = configuration.clock.now() }
+      throw error
+    }
+  }
+
+  /// Throws where the server can take nothing: the database does not answer, or its disk is full. Nothing is written for it. What the last
+  /// write met counts for a while; then somebody has to try again.
+  private func checkReady() async throws {
+    try await configuration.store.answers()
+    let isFull = diskFull.withLock { $0.map { configuration.clock.now() - $0 < 30_000 } ?? false }
+    if isFull {
+      throw SalvorError(
+        .overloaded,
+        "The disk of the server's database was full at the last write. Make room on it; nothing is lost.",
+        retryAfterMilliseconds: 30_000)
+    }
   }
 
   /// Runs what may meet a quota, and names the principal to the operator where it does.
@@ -233,7 +255,7 @@ public final class ServerEngine: Sendable {
     case ("GET", "healthz", 1): return text("ok\n")
     case ("GET", "readyz", 1):
       try await checkMonitor(request)
-      try await configuration.store.answers()
+      try await checkReady()
       return text("ready\n")
     case ("GET", "metrics", 1):
       try await checkMonitor(request)
@@ -245,7 +267,9 @@ public final class ServerEngine: Sendable {
         "This server speaks version \(protocolVersion) of the protocol, not \(version). Update the older side.")
     default:
       throw SalvorError(
-        .notFound, "There is nothing at \(request.method) \(path). The protocol's paths start with /v1.")
+        .notFound,
+        "There is nothing at \(request.method) \(path). Look at the method and the path: the protocol's start with /v1, those of administration with /admin/v1."
+      )
     }
   }
 

@@ -55,7 +55,8 @@
     guard let queueInLibrary else { return .NO }
     let (code, detail): (ErrorCode, String) =
       switch status {
-      case 413, 414, 431: (.tooLarge, "The request's head is too large. Send fewer or shorter headers.")
+      case 413: (.tooLarge, "The body that the request announces is too large. Send less in one request.")
+      case 414, 431: (.tooLarge, "The request's head is too large. Send fewer or shorter headers.")
       case 408: (.timeout, "The request did not come in time. Send it again.")
       case 505: (.protocolVersion, "This server speaks HTTP/1.1. Send the request as that.")
       case 400..<500, 501: (.malformed, "The request is not well-formed HTTP/1.1. Correct its head.")

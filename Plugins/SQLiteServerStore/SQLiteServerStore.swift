@@ -320,9 +320,10 @@ public final class SQLiteServerStore: ServerStore {
     return try await writer.stats()
   }
 
-  /// Throws where the database cannot be read.
+  /// Throws where the database cannot be read, and where its disk has no room for a write (`overloaded`).
   public func answers() async throws {
     try await present()
+    try checkRoom()
     if let front { return try await front.answers() }
     _ = try await writer.stats()
   }

@@ -32,33 +32,16 @@ extension SalvorClient {
   ///
   /// - Parameter milliseconds: how long the answer is waited for.
   public func reach(withinMilliseconds milliseconds: Int64 = 3000) async -> SalvorError? {
-    let transport = configuration.transport
-    let clock = configuration.clock
-    let limit = configuration.limits.chunkBytesMax
-    return await withTaskGroup(of: SalvorError?.self) { group in
-      group.addTask {
-        do {
-          let response = try await transport.send(
-            TransportRequest(method: "GET", path: "/healthz", contentLength: 0))
-          _ = try await response.body.collect(upTo: limit)
-          guard response.status == 200 else {
-            return SalvorError(
-              .protocolVersion, "What answers at the server's address is no Salvor server (status \(response.status)).")
-          }
-          return nil
-        } catch {
-          return asSalvorError(error)
-        }
+    do {
+      let answer = try await configuration.transport.ask(
+        "/healthz", withinMilliseconds: milliseconds, configuration.clock)
+      guard answer.status == 200 else {
+        return SalvorError(
+          .protocolVersion, "What answers at the server's address is no Salvor server (status \(answer.status)).")
       }
-      group.addTask {
-        do {
-          try await clock.sleep(milliseconds: milliseconds)
-        } catch {}
-        return SalvorError(.timeout, "The server has not answered within \(milliseconds) ms.")
-      }
-      let first = await group.next() ?? nil
-      group.cancelAll()
-      return first
+      return nil
+    } catch {
+      return asSalvorError(error)
     }
   }
 }

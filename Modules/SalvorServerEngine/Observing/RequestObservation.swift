@@ -8,6 +8,8 @@ final class RequestObservation: Sendable {
     var received: Int64 = 0
     var sent: Int64 = 0
     var isTold = false
+    /// Why the request's body did not come whole; the connection ends then, and no answer is sent.
+    var cut: String?
   }
 
   let context: LogContext
@@ -78,9 +80,14 @@ final class RequestObservation: Sendable {
     let body = request.body
     request.body = ByteStream(
       next: {
-        let piece = try await body.next()
-        if let piece { self.state.withLock { $0.received += Int64(piece.count) } }
-        return piece
+        do {
+          let piece = try await body.next()
+          if let piece { self.state.withLock { $0.received += Int64(piece.count) } }
+          return piece
+        } catch let error as SalvorError where error.code == .timeout || error.code == .unreachable {
+          self.state.withLock { $0.cut = error.code.rawValue }
+          throw error
+        }
       }, close: body.close)
     return request
   }
@@ -88,6 +95,8 @@ final class RequestObservation: Sendable {
   /// A problem that the request is answered with.
   func note(_ error: SalvorError) {
     context.set("code", error.code.rawValue)
+    // Its transport has given the request up.
+    if error.code == .cancelled { state.withLock { $0.cut = $0.cut ?? ErrorCode.unreachable.rawValue } }
     metrics.problems.add(1)
     metrics.problemsByCode.add(MetricsText.label("code", error.code.rawValue))
     let log = configuration.log
@@ -127,16 +136,17 @@ final class RequestObservation: Sendable {
     return response
   }
 
-  private func tell(_ status: Int) {
-    let (received, sent, isFirst) = state.withLock { state in
+  private func tell(_ answered: Int) {
+    let (received, written, cut, isFirst) = state.withLock { state in
       defer { state.isTold = true }
-      return (state.received, state.sent, !state.isTold)
+      return (state.received, state.sent, state.cut, !state.isTold)
     }
     guard isFirst else { return }
+    let (status, sent) = cut == nil ? ("\(answered)", written) : ("none", 0)
     let duration = ContinuousClock.now - began
     let seconds = Double(duration.components.seconds) + Double(duration.components.attoseconds) / 1e18
     let label = MetricsText.label("route", route)
-    metrics.answers.add("\(label),\(MetricsText.label("method", method)),\(MetricsText.label("status", "\(status)"))")
+    metrics.answers.add("\(label),\(MetricsText.label("method", method)),\(MetricsText.label("status", status))")
     metrics.requestBytes.observe(Double(received), label)
     metrics.responseBytes.observe(Double(sent), label)
     // A stream of events lasts as long as somebody listens.
@@ -147,13 +157,13 @@ final class RequestObservation: Sendable {
     }
     // Checks come each few seconds and are part of nothing.
     let isCheck = route == "/healthz" || route == "/readyz" || route == "/metrics"
-    if !isCheck, !isStream { trace(status, received, sent, duration) }
+    if !isCheck, !isStream { trace(answered, received, sent, duration) }
     guard configuration.accessLog else { return }
     LogContext.$current.withValue(context) {
       configuration.log.write(
         isCheck ? .debug : .info, "request",
         [
-          "method": method, "route": route, "status": "\(status)",
+          "method": method, "route": route, "status": status, "cut": cut,
           "ms": "\((seconds * 10_000).rounded() / 10)", "in": "\(received)", "out": "\(sent)", "peer": peer,
         ])
     }

@@ -14,6 +14,14 @@ enum StoreViews {
       let sql = "CREATE VIEW \(name) AS \(select)"
       let found = try connection.scalar("SELECT sql FROM sqlite_schema WHERE type = 'view' AND name = ?1", .text(name))
       if found?.string == sql { continue }
+      let other = try connection.scalar(
+        "SELECT type FROM sqlite_schema WHERE type <> 'view' AND name = ?1 COLLATE NOCASE", .text(name))
+      if let type = other?.string {
+        throw SalvorError(
+          .schemaRefused,
+          "The database has a \(type) of the application's that is named \(name), and Salvor shows its own state under that name. Rename it: names that begin with salvor_ are Salvor's."
+        )
+      }
       try connection.execute("DROP VIEW IF EXISTS \(name); \(sql)")
     }
   }

@@ -22,7 +22,7 @@ extension Command {
     let since = try await client.pauseCapture()
     await client.close()
     invocation.terminal.json(["pausedSince": .integer(since)])
-    invocation.terminal.say("capture is paused since \(timestamp(since)); salvor capture resume ends it")
+    invocation.terminal.say("capture is paused since \(moment(since)); salvor capture resume ends it")
     return 0
   }
 

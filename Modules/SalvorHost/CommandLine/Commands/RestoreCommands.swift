@@ -77,7 +77,7 @@ extension Command {
         ["ID", "time", "back to commit", "commits lost", "came back", "conflicts", "waiting", "remotes missing"],
         records.map { record in
           [
-            "\(record["id"]?.integer ?? 0)", record["time"]?.integer.map(timestamp) ?? "-",
+            "\(record["id"]?.integer ?? 0)", record["time"]?.integer.map(moment) ?? "-",
             "\(record["parting"]?.array?.first?.integer ?? 0)", "\(record["lost"]?["commits"]?.integer ?? 0)",
             "\(record["healed"]?.integer ?? 0)", "\(record["conflicts"]?.integer ?? 0)",
             "\((record["waiting"]?.array ?? []).reduce(0) { $0 + ($1["count"]?.integer ?? 0) })",
@@ -103,7 +103,7 @@ extension Command {
     func number(_ json: JSONValue?, _ name: String) -> String { grouped(json?[name]?.integer ?? 0) }
     let lost = record["lost"]
     var lines = [
-      "The database went back to commit \(record["parting"]?.array?.first?.integer ?? 0) at \(record["time"]?.integer.map(timestamp) ?? "-")."
+      "The database went back to commit \(record["parting"]?.array?.first?.integer ?? 0) at \(record["time"]?.integer.map(moment) ?? "-")."
     ]
     if let first = lost?["first"]?.integer, let last = lost?["last"]?.integer {
       let source =

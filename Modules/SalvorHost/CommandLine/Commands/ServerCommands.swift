@@ -157,7 +157,7 @@ private func listRemotes(_ invocation: Invocation) async throws -> Int32 {
       remotes.map { remote in
         [
           remote["id"]?.string ?? "", remote["principal"]?.string ?? "", remote["state"]?.string ?? "",
-          remote["registered"]?.integer.map(timestamp) ?? "-", remote["lastUpload"]?.integer.map(timestamp) ?? "-",
+          remote["registered"]?.integer.map(moment) ?? "-", remote["lastUpload"]?.integer.map(moment) ?? "-",
         ]
       })
     return 0
@@ -174,7 +174,7 @@ private func listRemotes(_ invocation: Invocation) async throws -> Int32 {
       remotes.map { remote in
         [
           remote.id.text, remote.principal, state(of: remote),
-          timestamp(remote.registered), remote.lastUpload.map(timestamp) ?? "-",
+          moment(remote.registered), remote.lastUpload.map(moment) ?? "-",
         ]
       })
   }
@@ -197,7 +197,7 @@ extension Invocation {
 
 /// One remote as `/admin/v1/remotes/ID` has it: also what the running server has seen of it.
 private func describe(_ remote: JSONValue, on terminal: Terminal) {
-  func time(_ json: JSONValue?) -> String { json?.integer.map { timestamp($0) + " UTC" } ?? "none" }
+  func time(_ json: JSONValue?) -> String { json?.integer.map { moment($0) } ?? "none" }
   let seen = remote["seen"]
   let error = seen?["lastError"]
   let code = error?["code"]?.string.map { "\(time(error?["time"])): \($0) \(error?["reason"]?.string ?? "")" }
@@ -219,8 +219,8 @@ private func describe(_ remote: RemoteRecord, on terminal: Terminal) {
   terminal.print("remote ID    \(remote.id)")
   terminal.print("principal    \(visible(remote.principal))")
   terminal.print("state        \(state(of: remote))")
-  terminal.print("registered   \(timestamp(remote.registered)) UTC")
-  terminal.print("last upload  \(remote.lastUpload.map { timestamp($0) + " UTC" } ?? "none")")
+  terminal.print("registered   \(moment(remote.registered))")
+  terminal.print("last upload  \(remote.lastUpload.map { moment($0) } ?? "none")")
   terminal.print("sequence     \(remote.sequence?.text ?? "none")")
 }
 

@@ -135,8 +135,8 @@ extension Command {
         members = [
           .init("keep", .integer(Int64(settings.keep))), .init("backups", .array(found.map(\.json))),
         ]
-      } catch let error as SalvorError where error.code == .usage && !recorded.isEmpty {
-        // No folder is named: the copies went elsewhere.
+      } catch let error as SalvorError where error.code == .usage {
+        // No folder is named: the copies went elsewhere, if there are any.
         members = [.init("backups", .array([]))]
       }
       list = .object(members + RecordedBackup.members(recorded))
@@ -153,7 +153,7 @@ extension Command {
         recorded.map { copy in
           [
             visible(copy["id"]?.string ?? ""), "\(copy["commit"]?.array?.first?.integer ?? 0)",
-            copy["time"]?.integer.map(timestamp) ?? "-",
+            copy["time"]?.integer.map(moment) ?? "-",
             visible(copy["path"]?.string ?? "") + (copy["forgotten"] == .bool(true) ? " (forgotten)" : ""),
           ]
         })
@@ -166,7 +166,7 @@ extension Command {
         ["copy", "made", "size"],
         backups.map { copy in
           [
-            visible(copy["name"]?.string ?? ""), copy["time"]?.integer.map(timestamp) ?? "-",
+            visible(copy["name"]?.string ?? ""), copy["time"]?.integer.map(moment) ?? "-",
             bytes(copy["bytes"]?.integer ?? 0),
           ]
         })

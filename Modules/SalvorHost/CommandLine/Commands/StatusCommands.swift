@@ -46,21 +46,21 @@ extension Command {
     if let upload = status.upload { terminal.print("upload     \(uploadText(upload, on: terminal))") }
     if let since = status.capturePausedSince {
       terminal.print(
-        "capture    \(terminal.red("paused")) since \(timestamp(since)); salvor capture resume ends it")
+        "capture    \(terminal.red("paused")) since \(moment(since)); salvor capture resume ends it")
     }
     for (table, count) in status.rowsWithoutKey.sorted(by: { $0.key < $1.key }) {
       terminal.print(
         "no key     \(grouped(count)) rows of \(table) have no key and are not synchronized: give them one")
     }
     terminal.print("recovery   \(recoveryText(status, on: terminal))")
-    for note in notes { terminal.print("note       \(timestamp(note.time)): \(note.text)") }
+    for note in notes { terminal.print("note       \(moment(note.time)): \(note.text)") }
     terminal.print("")
     terminal.table(
       ["group", "synchronized", "cursor", "last sync"],
       state.groups.map { group in
         [
           group.name, group.isSynchronized ? "yes" : "never", group.cursor.map { String($0.number) } ?? "-",
-          group.lastSync.map(timestamp) ?? "-",
+          group.lastSync.map(moment) ?? "-",
         ]
       })
     try await client.forgetNotes(notes)
@@ -70,7 +70,7 @@ extension Command {
 }
 
 private func refusalText(_ refusal: QueuedRequest) -> String {
-  let time = refusal.lastAttempt.map { "\(timestamp($0)): " } ?? ""
+  let time = refusal.lastAttempt.map { "\(moment($0)): " } ?? ""
   return
     "\(time)\(refusal.operation.rawValue) of \(refusal.table), \(refusal.reason ?? "refused"); salvor errors show \(refusal.id)"
 }
@@ -86,14 +86,14 @@ extension QueuedRequest {
 }
 
 private func uploadText(_ upload: UploadStatus, on terminal: Terminal) -> String {
-  let last = upload.lastFailure.map { ", the last time at \(timestamp($0.time)) (\($0.error))" } ?? ""
+  let last = upload.lastFailure.map { ", the last time at \(moment($0.time)) (\($0.error))" } ?? ""
   let failures =
     switch upload.failures {
     case 0: ""
     case 1: "; 1 session has failed\(last)"
     default: "; \(upload.failures) sessions have failed\(last)"
     }
-  let text = "the outcome of one is not known since \(timestamp(upload.since))\(failures)"
+  let text = "the outcome of one is not known since \(moment(upload.since))\(failures)"
   guard let stall = upload.stall(now: SystemClock().now()) else { return "\(text); the next sync asks for it" }
   return
     "\(terminal.red("stalled")) (\(stall.rawValue)): \(text). Look into the error; nothing is lost, the next sync asks again"
