@@ -167,7 +167,8 @@ import Testing
     let place = try Workspace(serverLimits: FullDiskTests.limits)
     let disk = try await FullDisk(place.directory)
     let proxy = try FaultyProxy()
-    try proxy.lead(to: try await place.server.start(environment: disk.environment))
+    let url = try await place.server.start(environment: disk.environment)
+    try proxy.lead(to: url)
     let device = try place.device("anna", url: proxy.url, limits: FullDiskTests.limits)
     try await device.sync()
     try insertVisits(device, count: rows)
@@ -176,12 +177,36 @@ import Testing
     let output = try await device.salvor("sync", "--json")
     #expect(output.code == 1, "\(output.out) \(output.err)")
     #expect(try output.json["error"]["name"] == "storage-full")
+    // It is not the device's own disk.
+    #expect(output.err.contains("The server's disk is full"), "\(output.err)")
     #expect(try contents(place.server.database) == before)
     #expect(try await device.salvor("status", "--json").json["queued"] != 0)
+    // A balancer is told, too, with the reason.
+    let ready = try await RawHTTP(url).request("GET", "/readyz")
+    #expect(ready.status == 503)
+    #expect(try ready.json["detail"].string?.contains("disk") == true, "\(ready.text)")
     disk.makeRoom()
     try await device.sync()
+    #expect(try await RawHTTP(url).request("GET", "/readyz").status == 200)
     #expect(try contents(device.database) == contents(place.server.database))
     #expect(try place.server.sqlite().integer("SELECT count(*) FROM visit") == Int64(rows))
     #expect(try damage(place.server.database) == [])
+  }
+
+  @Test(
+    "The disk is full while the first `serve` makes its administration token: no file is left, and the next one makes it"
+  )
+  func tokenOnAFullDisk() async throws {
+    let place = try Workspace()
+    let disk = try await FullDisk(place.directory)
+    disk.fill(".admin-token")
+    let refused = try await salvor(["serve"], in: place.directory, environment: disk.environment)
+    #expect(refused.code == 1, "\(refused.err)")
+    #expect(refused.err.contains("admin-token") && refused.err.contains("No space left"), "\(refused.err)")
+    #expect(!FileManager.default.fileExists(atPath: place.server.database + ".admin-token"))
+    disk.makeRoom()
+    let url = try await place.server.start(environment: disk.environment)
+    #expect(try await RawHTTP(url).request("GET", "/readyz").status == 200)
+    #expect(try String(contentsOfFile: place.server.database + ".admin-token", encoding: .utf8).utf8.count > 32)
   }
 }

@@ -40,4 +40,34 @@ import Testing
     #expect(restores.map { $0["lost"]["commits"] } == [0, 1])
     _ = try await server.stop()
   }
+
+  @Test(
+    "who accepts deletes of parents is told how many of them became conflict versions: a row needs its own (semantics 10)"
+  )
+  func acceptedParents() async throws {
+    let place = try Workspace(serverOptions: "recovery: { heal: \"review\" },")
+    let server = place.server
+    let device = try place.device("anna", url: try await server.start())
+    try await device.sync()
+    try device.sqlite().execute("INSERT INTO site (id, name) VALUES ('one', 'x'), ('two', 'y')")
+    try await device.sync()
+    let copy = place.directory.appendingPathComponent("copy.db").path
+    #expect(try await server.salvor("server", "backup", copy).code == 0)
+    try device.sqlite().execute("DELETE FROM site")
+    try await device.sync()
+    #expect(try await server.stop().code == 0)
+    #expect(try await server.salvor("server", "restore", copy).code == 0)
+    try device.connect(to: try await server.start())
+    try await device.sync()
+    // Another program hangs a row below one of them meanwhile.
+    try server.sqlite().execute("INSERT INTO visit (id, site_id) VALUES ('v', 'one')")
+    let told = try await server.salvor("server", "restores", "accept", "1")
+    #expect(told.code == 0, "\(told.err)")
+    #expect(told.out.contains("accepted 2 offers"), "\(told.out)")
+    #expect(told.out.contains("1 of them is a conflict version now"), "\(told.out)")
+    #expect(try await server.salvor("conflicts", "--json").json["conflicts"].items.count == 1)
+    try await device.sync()
+    #expect(try contents(device.database) == contents(server.database))
+    _ = try await server.stop()
+  }
 }

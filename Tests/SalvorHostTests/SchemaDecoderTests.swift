@@ -428,6 +428,19 @@ struct SchemaDecoderTests {
     #expect(report(tables: "b: \(body), \(name): \(body)") == ["s:1: " + expected])
   }
 
+  @Test("a name that no message can hold is refused, a group's, too", arguments: [1024, 1025])
+  func longNames(count: Int) {
+    let (name, table) = (String(repeating: "g", count: count), "primaryKey: 'x', columns: {x: 'text'}")
+    let told = [
+      report(tables: "a: {group: '\(name)', \(table)}", "groups: {\(name): {}},"),
+      report(tables: "\(name): {\(table)}"),
+      report(tables: "a: {primaryKey: 'x', columns: {x: 'text', \(name): 'text?'}}"),
+    ]
+    for report in told {
+      #expect(report.contains { $0.contains("more than 1024 bytes, which no message can hold") } == (count > 1024))
+    }
+  }
+
   @Test("a table's group is declared where groups are declared; default always is")
   func groups() {
     let table = "primaryKey: 'x', columns: {x: 'text'}"

@@ -190,6 +190,24 @@ struct BlobTests {
     #expect(try b.rows("photo")[0][3] == .blob(after))
   }
 
+  @Test(
+    "a blob above the device's limit stops the download, and the error names its row, its column and the way on (11.7)")
+  func tooLargeForTheDevice() async throws {
+    let fleet = try await fleet()
+    let a = try fleet.device("a") { $0.limits.blobBytesMax = 50_000 }
+    #expect(try await a.sync().error == nil)
+    try fleet.serverConnection().run(
+      "INSERT INTO photo (id, image) VALUES ('small', x'00'), ('large', ?1)", .blob(image(14, 60_000)))
+    let error = try #require(await a.sync().error)
+    #expect(error.code == .tooLarge)
+    for part in ["photo", "image", "large", "60000", "client.limits.blobBytesMax 50000"] {
+      #expect(error.message.contains(part), "\(part) in: \(error.message)")
+    }
+    try fleet.serverConnection().execute("UPDATE photo SET image = x'01' WHERE id = 'large'")
+    #expect(try await a.sync().error == nil)
+    try fleet.expectEqual(["photo"], [a])
+  }
+
   @Test("a blob above the server's limit is refused and kept in the archive; the others go on")
   func tooLarge() async throws {
     let fleet = try await fleet(options: "limits: { blobBytesMax: 100000 },")
