@@ -62,18 +62,10 @@ package struct BackupRotation {
 
   /// Those that `next` has given; names that sort as their times do.
   private func names() throws -> [String] {
-    guard let folder = opendir(directory) else {
+    guard let names = fileNames(in: directory) else {
       throw SalvorError(.storage, "The folder \(directory) cannot be read: \(String(cString: strerror(errno))).")
     }
-    defer { closedir(folder) }
-    var names: [String] = []
-    while let entry = readdir(folder) {
-      let name = withUnsafeBytes(of: &entry.pointee.d_name) { bytes in
-        String(decoding: bytes.prefix { $0 != 0 }, as: UTF8.self)
-      }
-      if Self.isName(name) { names.append(name) }
-    }
-    return names
+    return names.filter(Self.isName)
   }
 
   static func isName(_ name: String) -> Bool {

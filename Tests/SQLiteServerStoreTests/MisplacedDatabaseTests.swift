@@ -10,15 +10,6 @@ import Testing
 @Suite struct MisplacedDatabaseTests {
   private let schema = RecoveryQueryTests.schema
 
-  private func write(_ desk: ServerDesk, _ id: String) async throws {
-    try desk.other().execute("INSERT INTO site VALUES ('\(id)', 'anna', NULL)")
-    _ = try await desk.store.sweep()
-  }
-
-  private func sites(_ path: String) throws -> [String] {
-    try SQLiteConnection(path, mode: .readWrite).rows("SELECT id FROM site ORDER BY id").compactMap { $0[0].string }
-  }
-
   private func remove(_ path: String, _ suffixes: [String]) {
     for suffix in suffixes { try? FileManager.default.removeItem(atPath: path + suffix) }
   }
@@ -27,10 +18,10 @@ import Testing
   func restoredIntoNothing() async throws {
     let desk = try await ServerDesk(schema)
     _ = try await desk.device()
-    try await write(desk, "a")
+    try await writeSite(desk, "a")
     let copy = desk.path + ".copy"
     try await desk.store.backup(to: copy)
-    try await write(desk, "b")
+    try await writeSite(desk, "b")
     await desk.store.close()
     remove(desk.path, ["", "-wal", "-shm", ".salvor-side"])
     let done = try await desk.store.restore(from: copy)
@@ -51,12 +42,12 @@ import Testing
   @Test("another server's copy is refused over a database and over the file beside a lost one, unless somebody says so")
   func anotherServersCopy() async throws {
     let stranger = try await ServerDesk(schema)
-    try await write(stranger, "x")
+    try await writeSite(stranger, "x")
     let copy = stranger.path + ".copy"
     try await stranger.store.backup(to: copy)
     await stranger.store.close()
     let desk = try await ServerDesk(schema)
-    try await write(desk, "a")
+    try await writeSite(desk, "a")
     _ = try await desk.store.purge([["gone"]], of: "site")
     let own = desk.opening.serverID
     await desk.store.close()
@@ -83,7 +74,7 @@ import Testing
     "a database that is gone, or empty, beside the file that remembers it is not made anew", arguments: [false, true])
   func goneBesideItsFile(isEmpty: Bool) async throws {
     let desk = try await ServerDesk(schema)
-    try await write(desk, "a")
+    try await writeSite(desk, "a")
     let copy = desk.path + ".copy"
     try await desk.store.backup(to: copy)
     let server = desk.opening.serverID
@@ -112,7 +103,7 @@ import Testing
     arguments: [false, true])
   func newIDThatWasKilled(hasLedger: Bool) async throws {
     let desk = try await ServerDesk(schema)
-    try await write(desk, "a")
+    try await writeSite(desk, "a")
     _ = try await desk.store.purge([["a"]], of: "site")
     let before = desk.opening.serverID
     let new = ServerID(from: SystemRandom())

@@ -9,15 +9,6 @@ import Testing
 @Suite struct RestoreTests {
   private let schema = RecoveryQueryTests.schema
 
-  private func write(_ desk: ServerDesk, _ id: String) async throws {
-    try desk.other().execute("INSERT INTO site VALUES ('\(id)', 'anna', NULL)")
-    _ = try await desk.store.sweep()
-  }
-
-  private func sites(_ path: String) throws -> [String] {
-    try SQLiteConnection(path, mode: .readWrite).rows("SELECT id FROM site ORDER BY id").compactMap { $0[0].string }
-  }
-
   private func names(beside path: String) throws -> Set<String> {
     let directory = URL(fileURLWithPath: path).deletingLastPathComponent().path
     return Set(try FileManager.default.contentsOfDirectory(atPath: directory))
@@ -26,10 +17,10 @@ import Testing
   /// A desk with `a` in the copy and `b` written after it; closed.
   private func desk() async throws -> (ServerDesk, copy: String) {
     let desk = try await ServerDesk(schema)
-    try await write(desk, "a")
+    try await writeSite(desk, "a")
     let copy = desk.path + ".copy %?#1"
     try await desk.store.backup(to: copy)
-    try await write(desk, "b")
+    try await writeSite(desk, "b")
     return (desk, copy)
   }
 
@@ -88,7 +79,7 @@ import Testing
     // It is back, with all that was there.
     try FileManager.default.removeItem(atPath: desk.path)
     try FileManager.default.moveItem(atPath: aside, toPath: desk.path)
-    try await write(desk, "c")
+    try await writeSite(desk, "c")
     #expect(try sites(desk.path) == ["a", "b", "c"])
     // Another one is the database when the server starts again.
     try FileManager.default.moveItem(atPath: desk.path, toPath: aside)
@@ -128,7 +119,7 @@ import Testing
       #expect(opening.isRestored && opening.incarnation != desk.opening.incarnation, "\(name)")
       let restores = try await desk.store.restores(limit: 10)
       #expect(restores.map(\.lostLast) == [2] && restores.map(\.parting.number) == [1], "\(name): \(restores)")
-      try await write(desk, "c")
+      try await writeSite(desk, "c")
       #expect(try sites(desk.path) == ["a", "c"])
       #expect(desk.log.all.count { $0.contains("while the server had it open") } == 1, "\(name)")
       await desk.store.close()
@@ -198,10 +189,10 @@ import Testing
     #expect(try await desk.store.restores(limit: 10) == [])
     let remotes = (0..<2).map { _ in RemoteID(from: SystemRandom()) }
     for remote in remotes { try await desk.store.register(remote, principal: "anna") }
-    try await write(desk, "a")
+    try await writeSite(desk, "a")
     let copy = desk.path + ".copy"
     try await desk.store.backup(to: copy)
-    try await write(desk, "b")
+    try await writeSite(desk, "b")
     let lost = try await desk.store.sweep()
     let incarnation = desk.opening.incarnation
     await desk.store.close()
@@ -232,7 +223,7 @@ import Testing
   func restoresOneAfterTheOther() async throws {
     let desk = try await ServerDesk(schema)
     let (anna, bert) = (try await desk.device(), try await desk.device())
-    try await write(desk, "a")
+    try await writeSite(desk, "a")
     let copy = desk.path + ".copy"
     try await desk.store.backup(to: copy)
     let parting = try await desk.store.sweep().number
@@ -243,12 +234,12 @@ import Testing
     }
     // Neither device hears of the other's incarnation.
     let first = LostVersion(incarnation: desk.opening.incarnation, number: parting + 1, parting: parting)
-    try await write(desk, "b")
+    try await writeSite(desk, "b")
     try await restored()
     let lost = HandChange.insert("site", [("id", "b"), ("owner", "anna"), ("name", "x")])
     _ = try await desk.uploaded(anna, [lost], version: first)
     let second = LostVersion(incarnation: desk.opening.incarnation, number: parting + 2, parting: parting)
-    try await write(desk, "c")
+    try await writeSite(desk, "c")
     try await restored()
     let records = try await desk.store.restores(limit: 10)
     #expect(records.map(\.lostIncarnation) == [second.incarnation, first.incarnation])
@@ -271,7 +262,7 @@ import Testing
   func neverMade() async throws {
     for isCertain in [true, false] {
       let (desk, copy) = try await desk()
-      try await write(desk, "c")
+      try await writeSite(desk, "c")
       let last = try await desk.store.sweep().number
       let incarnation = desk.opening.incarnation
       await desk.store.close()
@@ -300,7 +291,7 @@ import Testing
   func lostPurge() async throws {
     let (desk, copy) = try await desk()
     _ = try await desk.store.purge([["a"]], of: "site")
-    try await write(desk, "c")
+    try await writeSite(desk, "c")
     let last = try await desk.store.sweep().number
     await desk.store.close()
     _ = try await desk.store.restore(from: copy)
@@ -316,7 +307,7 @@ import Testing
   @Test("a purge stands where the same copy is put into the open file twice, which takes no commit the second time")
   func lostPurgeInPlace() async throws {
     let (desk, copy) = try await desk()
-    try await write(desk, "c")
+    try await writeSite(desk, "c")
     _ = try await desk.store.purge([["c"]], of: "site")
     for _ in 0..<2 {
       try SQLiteConnection(copy, mode: .readOnly).backup(into: try desk.other())

@@ -1,4 +1,5 @@
 import SalvorClientEngine
+import SalvorHost
 import SalvorModel
 import SalvorStorage
 import SalvorTransport
@@ -250,20 +251,7 @@ struct RoughCallerTests {
         principal: "bert", database: fleet.directory + "/ü \"b\" '%20'.db",
         credentials: { Credentials(["principal": "bert"]) }))
     try await client.synchronize()
-    let found = try filesIn(fleet.directory)
+    let found = try #require(fileNames(in: fleet.directory))
     #expect(found.contains(name + ".db") && found.contains("ü \"b\" '%20'.db"), "\(found)")
   }
-}
-
-private func filesIn(_ path: String) throws -> [String] {
-  let directory = try #require(opendir(path))
-  defer { closedir(directory) }
-  var names: [String] = []
-  while let entry = readdir(directory) {
-    names.append(
-      withUnsafePointer(to: &entry.pointee.d_name) {
-        $0.withMemoryRebound(to: CChar.self, capacity: 256) { String(cString: $0) }
-      })
-  }
-  return names
 }

@@ -17,6 +17,18 @@ package func fileSize(_ path: String) throws -> Int64 {
   return Int64(found.st_size)
 }
 
+/// The names of what is in a folder, in no order; nil: it cannot be read, and `errno` says why.
+package func fileNames(in folder: String) -> [String]? {
+  guard let directory = opendir(folder) else { return nil }
+  defer { closedir(directory) }
+  var names: [String] = []
+  while let entry = readdir(directory) {
+    names.append(
+      withUnsafeBytes(of: &entry.pointee.d_name) { bytes in String(decoding: bytes.prefix { $0 != 0 }, as: UTF8.self) })
+  }
+  return names
+}
+
 package func makeDirectory(_ path: String) throws {
   guard mkdir(path, 0o755) == 0 || errno == EEXIST else {
     throw SalvorError(.usage, "The directory \(path) cannot be made: \(String(cString: strerror(errno))).")

@@ -186,16 +186,8 @@ struct DemoFleet: Sendable {
   }
 
   private func files(_ folder: String) throws -> [String] {
-    guard let handle = opendir("\(directory)/\(folder)") else {
+    guard let names = fileNames(in: "\(directory)/\(folder)") else {
       throw SalvorError(.failed, "The folder \(directory)/\(folder) cannot be read.")
-    }
-    defer { closedir(handle) }
-    var names: [String] = []
-    while let entry = readdir(handle) {
-      names.append(
-        withUnsafePointer(to: &entry.pointee.d_name) {
-          $0.withMemoryRebound(to: CChar.self, capacity: 256) { String(cString: $0) }
-        })
     }
     return names
   }

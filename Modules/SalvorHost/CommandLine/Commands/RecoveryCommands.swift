@@ -9,9 +9,10 @@ extension Command {
     discussion: """
       A device whose history and the server's have parted recovers with its next sync, by the strategy that the
       configuration names for the reason. This command is for what waits for a person: `status` shows the reason and the
-      token. --plan asks the server, reckons, and writes nothing; it says, too, where the guard against mass deletion would
-      stop the next sync ("guard" with --json). By hand a strategy may remove more rows than an automatic one would. Where a strategy makes the tables anew, --plan says which groups come as files in the place of
-      rows: "files" with --json, each with group, rows and bytes as it is sent; the other groups come row by row.
+      token. --plan asks the server what would happen, and writes nothing. It also says where the guard against mass deletion
+      would stop the next sync ("guard" with --json). That guard holds for automatic recoveries: a recovery that you start with
+      this command may remove more rows than half of a table. A strategy that makes a new database may fetch whole groups as
+      files. --plan names those groups ("files" with --json, each with its rows and its bytes); the other groups come row by row.
 
         salvor recover --plan --strategy discard-unsynced-changes
         salvor recover --token 0123456789abcdef --strategy recover-unsynced-changes
@@ -61,7 +62,7 @@ extension Command {
     } else {
       terminal.table(
         ["id", "made", "content", "size", "why"],
-        backups.map { [$0.id, timestamp($0.time), $0.content.rawValue, bytes($0.bytes), $0.reason] })
+        backups.map { [$0.id, moment($0.time), $0.content.rawValue, bytes($0.bytes), $0.reason] })
     }
     return 0
   }
@@ -175,7 +176,7 @@ private func listRecoveries(_ client: SalvorClient, _ terminal: Terminal) async 
       ["id", "when", "reason", "strategy", "kept", "discarded", "lost", "backup"],
       recoveries.map { recovery in
         [
-          recovery.id, timestamp(recovery.time), recovery.reason.rawValue, recovery.strategy,
+          recovery.id, moment(recovery.time), recovery.reason.rawValue, recovery.strategy,
           grouped(recovery.counts.kept + recovery.counts.merged), grouped(recovery.counts.discarded),
           grouped(recovery.counts.lost), recovery.backup ?? "-",
         ]
@@ -206,7 +207,7 @@ private func showRecovery(_ id: String, _ client: SalvorClient, _ terminal: Term
   }
   let items = try await client.recoveryItems(id)
   terminal.json(.object((recovery.json.members ?? []) + [.init("items", .array(items.map(\.json)))]))
-  terminal.print("\(recovery.reason.rawValue), \(recovery.strategy), \(timestamp(recovery.time))")
+  terminal.print("\(recovery.reason.rawValue), \(recovery.strategy), \(moment(recovery.time))")
   terminal.table(
     ["fate", "request", "operation", "table", "key", "why", "values"],
     items.map { item in

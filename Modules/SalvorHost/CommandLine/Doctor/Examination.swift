@@ -98,7 +98,8 @@ struct Examination {
         "run salvor as the folder's owner, or change its owner")
     }
     let begin = path.lastIndex(of: "/").map { String(path[path.index(after: $0)...]) } ?? path
-    for file in Self.files(in: place) where file.hasPrefix(begin + "-") || file.hasPrefix(begin + ".salvor-") {
+    for file in (fileNames(in: place) ?? []).sorted()
+    where file.hasPrefix(begin + "-") || file.hasPrefix(begin + ".salvor-") {
       let beside = place == "/" ? "/\(file)" : "\(place)/\(file)"
       var found = stat()
       guard stat(beside, &found) == 0 else { continue }
@@ -111,19 +112,6 @@ struct Examination {
         add(.note, name, "\(beside) can be read by every user of this machine", "chmod -R o-rwx '\(beside)'")
       }
     }
-  }
-
-  private static func files(in folder: String) -> [String] {
-    guard let directory = opendir(folder) else { return [] }
-    defer { closedir(directory) }
-    var names: [String] = []
-    while let entry = readdir(directory) {
-      names.append(
-        withUnsafePointer(to: &entry.pointee.d_name) {
-          $0.withMemoryRebound(to: CChar.self, capacity: 256) { String(cString: $0) }
-        })
-    }
-    return names.sorted()
   }
 
   private mutating func space(_ folder: String, needed: Int64) {
@@ -165,10 +153,10 @@ struct Examination {
     // A machine without a battery begins in 1970; TLS fails then, and dates of the log are wrong.
     if now < released {
       add(
-        .bad, "clock", "it says \(timestamp(now)) UTC, before this release was made",
+        .bad, "clock", "it says \(moment(now)), before this release was made",
         "set the clock (timedatectl set-ntp true)")
     } else {
-      add(.good, "clock", "\(timestamp(now)) UTC")
+      add(.good, "clock", "\(moment(now))")
     }
   }
 
@@ -187,6 +175,9 @@ struct Examination {
 
   // MARK: Server
 
+  /// Health checks of containers give up after thirty seconds.
+  private static let patience: Int64 = 10_000
+
   /// Whether the server answers: at the address of the device's section, or at the one that the server listens on.
   func reach(_ invocation: Invocation) async -> Finding {
     do {
@@ -194,17 +185,24 @@ struct Examination {
         return Finding(state: .note, about: "server", message: "its address is not known here", way: "")
       }
       let began = ContinuousClock.now
-      let response = try await transport.send(TransportRequest(method: "GET", path: "/readyz", contentLength: 0))
-      _ = try? await response.body.collect(upTo: 1 << 20)
+      invocation.terminal.progress("asking the server, \(Self.patience / 1000) s at most")
+      defer { invocation.terminal.endProgress() }
+      let response = try await transport.ask("/readyz", withinMilliseconds: Self.patience, SystemClock())
       await transport.close()
       let taken = (ContinuousClock.now - began).components
       let milliseconds = taken.seconds * 1000 + taken.attoseconds / 1_000_000_000_000_000
       if response.status == 200 {
         return Finding(state: .good, about: "server", message: "it answers, within \(milliseconds) ms")
       }
+      let why = (try? JSONValue(parsing: response.body))?["detail"]?.string
       return Finding(
-        state: .bad, about: "server", message: "it answers with status \(response.status): its database does not",
+        state: .bad, about: "server",
+        message: "it answers with status \(response.status): \(why.map(visible) ?? "its database does not")",
         way: "read its log (journalctl -u salvor)")
+    } catch let error as SalvorError where error.code == .timeout {
+      return Finding(
+        state: .bad, about: "server", message: error.message,
+        way: "it runs and hangs, or something drops the way to it: read its log (journalctl -u salvor)")
     } catch {
       let message = (error as? SalvorError)?.message ?? "\(error)"
       return Finding(
@@ -232,10 +230,9 @@ struct Examination {
     do {
       let transport = try AdministrationClient.transport(
         url: url, registry: invocation.registry, environment: environment)
-      let response = try await transport.send(TransportRequest(method: "GET", path: "/healthz", contentLength: 0))
-      let body = try await response.body.collect(upTo: 1 << 20)
+      let response = try await transport.ask("/healthz", withinMilliseconds: Self.patience, SystemClock())
       await transport.close()
-      if response.status == 200, body == Array("ok\n".utf8) {
+      if response.status == 200, response.body == Array("ok\n".utf8) {
         return Finding(state: .good, about: "outside", message: "\(url) reaches it")
       }
       return Finding(
@@ -264,13 +261,13 @@ struct Examination {
       let left = end - SystemClock().now()
       let renew = "renew it; systemctl reload salvor (SIGHUP) takes it into use without a restart"
       if left <= 0 {
-        add(.bad, "certificate", "it ended at \(timestamp(end)) UTC: no device connects", renew)
+        add(.bad, "certificate", "it ended at \(moment(end)): no device connects", renew)
       } else if left < 21 * Self.day {
         add(
           left < 3 * Self.day ? .bad : .note, "certificate",
-          "it ends at \(timestamp(end)) UTC, in \(left / Self.day) days", renew)
+          "it ends at \(moment(end)), in \(left / Self.day) days", renew)
       } else {
-        add(.good, "certificate", "until \(timestamp(end)) UTC")
+        add(.good, "certificate", "until \(moment(end))")
       }
     } catch {
       add(.bad, "certificate", (error as? SalvorError)?.message ?? "\(error)", "correct server.listen.tls")
