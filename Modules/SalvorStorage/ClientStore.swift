@@ -491,6 +491,10 @@ public struct ApplyReport: Sendable, Hashable {
   public var displaced: [RequestID] = []
   /// Changes that were found by comparing unproven tables, and are captured now (semantics 3).
   public var captured: Int64 = 0
+  /// Rows of the server's that are not here, since those that they reference did not come (`LeftOutRow`).
+  public var leftOut: Int64 = 0
+  /// A row has come that rows which were left out may reference (`LeftOutRow`): their tables are compared in a session of its own.
+  public var isToCompare = false
   /// What a person should know; names only.
   public var notices: [String] = []
   /// Nothing was applied.

@@ -418,7 +418,7 @@ public struct FeedPage: Sendable {
   public var rows = 0
   /// How much of what the download feeds from the log has come with this page, 0 to 1; nil: it is not told.
   public var share: Double?
-  /// Rows that are larger than `Limits.sentRowBytesMax`: they do not come, and a device that had one loses it.
+  /// Rows that are larger than `Limits.sentRowBytesMax`, or that have a blob above `blobBytesMax`: they do not come, and a device that had one loses it.
   public var leftOut: [RowPlace] = []
   /// By default it has no rows, and its share is not told.
   public init(bytes: [UInt8], position: String?, groups: [GroupState]?) {

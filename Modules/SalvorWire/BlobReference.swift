@@ -77,6 +77,13 @@ public struct BlobSink: Sendable {
     self.bytesMin = bytesMin
     self.hash = hash
   }
+
+  /// A larger blob is not read: its reference names no content.
+  func hashing(upTo bytesMax: Int) -> BlobSink {
+    if bytesMax == .max { return self }
+    let none = hash(UnsafeRawBufferPointer(start: nil, count: 0))
+    return BlobSink(bytesMin: bytesMin) { [hash] bytes in bytes.count > bytesMax ? none : hash(bytes) }
+  }
 }
 
 /// Gives the bytes of what a payload refers to.

@@ -39,6 +39,7 @@ public struct DownloadChunkWriter: Sendable {
   private var version: Int64?
   private var lineStart = 0
   private let rowBytesMax: Int
+  private let blobBytesMax: Int64
   private var before: Mark?
 
   /// Where the writer stood before the last row.
@@ -57,9 +58,11 @@ public struct DownloadChunkWriter: Sendable {
   /// - Parameters:
   ///   - blobs: makes references of large blobs; nil: each stands in the chunk.
   ///   - rowBytesMax: a row of more bytes than these is not written.
-  public init(capacity: Int = 0, blobs: BlobSink? = nil, rowBytesMax: Int = .max) {
-    payload = PayloadWriter(capacity: capacity, blobs: blobs)
+  ///   - blobBytesMax: nor is one with a reference of a blob of more bytes.
+  public init(capacity: Int = 0, blobs: BlobSink? = nil, rowBytesMax: Int = .max, blobBytesMax: Int = .max) {
+    payload = PayloadWriter(capacity: capacity, blobs: blobs?.hashing(upTo: blobBytesMax))
     self.rowBytesMax = rowBytesMax
+    self.blobBytesMax = Int64(blobBytesMax)
   }
 
   /// The number of bytes that were written so far, without the blobs that the chunk refers to.
@@ -115,11 +118,13 @@ public struct DownloadChunkWriter: Sendable {
     try write(&payload)
   }
 
-  /// Ends the row, the part or the key that was begun last. False: it is larger than rows may be, and nothing of it was written.
+  /// Ends the row, the part or the key that was begun last. False: it, or a blob of it, is larger than may be, and nothing of it was written.
   @discardableResult
   public mutating func endRow() -> Bool {
     payload.raw("]")
-    guard payload.count - lineStart > rowBytesMax, let before else { return true }
+    guard let before else { return true }
+    guard payload.count - lineStart > rowBytesMax || payload.hasReference(above: blobBytesMax, since: before.payload)
+    else { return true }
     payload.goBack(to: before.payload)
     (line, version, upserts, deletes) = (before.line, before.version, before.upserts, before.deletes)
     return false

@@ -31,6 +31,10 @@ public struct PayloadWriter: Sendable {
 
   var mark: Mark { Mark(count: bytes.count, references: references.count, referredBytes: referredBytes) }
 
+  func hasReference(above bytes: Int64, since mark: Mark) -> Bool {
+    references.count > mark.references && references[mark.references...].contains { $0.size > bytes }
+  }
+
   mutating func goBack(to mark: Mark) {
     bytes.removeLast(bytes.count - mark.count)
     references.removeLast(references.count - mark.references)

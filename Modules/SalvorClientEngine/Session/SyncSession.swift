@@ -506,7 +506,7 @@ struct SyncSession {
     report.deletes += applied.deletes
     report.displaced += Int64(applied.displaced.count)
     report.notices += applied.notices
-    if applied.captured > 0 { hasNewRequests = true }
+    if applied.captured > 0 || applied.isToCompare { hasNewRequests = true }
     if !applied.displaced.isEmpty { isArchiveTouched = true }
     for table in compare where table.isFed || differing.contains(table.table) { report.changed.whole(table.table) }
     report.snapshots += applied.snapshots

@@ -140,21 +140,40 @@ extension ClientStoreContract {
       try await bench.expectRows("node", [])
     },
     on(
-      ContractSchemas.inspections, "a download that leaves a reference open is refused and changes nothing",
-      rule: "semantics 2"
+      ContractSchemas.inspections,
+      "a row whose parent does not come is left out and said, with those below; the rest is applied",
+      rule: "semantics 11.5"
     ) {
       bench in
       try await inspection(&bench)
       try await bench.stage(
-        rows: [("inspection", ["i2", "nowhere", "d", .null]), ("establishment", ["e1", "renamed", .null])])
-      let current = bench
-      try await expectError(.inconsistentDownload, "a child without its parent") {
-        var bench = current
-        _ = try await bench.apply()
-      }
-      try await bench.expectRows("establishment", [["e1", "e", .null]])
+        rows: [
+          ("inspection", ["i2", "nowhere", "d", .null]), ("infraction", ["i2", 1, .null, .null]),
+          ("establishment", ["e1", "renamed", .null]),
+        ])
+      let report = try await bench.apply()
+      try expect(report.notices.contains { $0.contains("[i2] of inspection") }, "a notice must name the row")
+      try expect(report.notices.contains { $0.contains("[i2, 1] of infraction") }, "and the one below it")
+      try await bench.expectRows("establishment", [["e1", "renamed", .null]])
       try await bench.expectRows("inspection", [["i1", "e1", "d", .null]])
-      try expectEqual(try await bench.store.status().state.groups[0].cursor?.number, 1, "the cursor")
+      try await bench.expectRows("infraction", [["i1", 1, 1, .null]])
+      try expectEqual(try await bench.store.status().state.groups[0].cursor?.number, 2, "the cursor")
+    },
+    on(
+      ContractSchemas.inspections,
+      "rows below one that leaves go with it; a change of one waits in the archive, and returns",
+      rule: "semantics 2, 11.5"
+    ) {
+      bench in
+      try await inspection(&bench)
+      try await bench.write(.update("inspection", ["i1"], ["date": "mine"]))
+      let report = try await bench.download(departed: [("establishment", .left, ["e1"])])
+      try expectEqual(report.displaced.count, 1, "displaced requests")
+      try await bench.expectRows("establishment", [])
+      try await bench.expectRows("inspection", [])
+      try await bench.download(
+        rows: [("establishment", ["e1", "e", .null]), ("inspection", ["i1", "e1", "d", .null])])
+      try await bench.expectRows("inspection", [["i1", "e1", "mine", .null]])
     },
     on(ContractSchemas.groups, "client-only rows follow the rows they reference", rule: "semantics 9") { bench in
       try await bench.download(full: ["a"], rows: [("a", ["a1", .null]), ("a", ["a2", .null])])

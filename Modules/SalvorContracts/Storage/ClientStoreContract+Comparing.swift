@@ -51,6 +51,22 @@ extension ClientStoreContract {
       try expectEqual(try await bench.recovering.tablesToCompare(groups: groups), [], "the tables")
     },
     recovering(
+      ContractSchemas.inspections,
+      "comparison: a table of which a row was left out is compared when a row that it may reference comes",
+      rule: "RecoveringClientStore.swift, tablesToCompare"
+    ) { bench in
+      let groups = Set(bench.schema.groups.map(\.name))
+      try await bench.download(full: ["establishment"], rows: [("establishment", ["e1", "e", .null])])
+      try await bench.download(rows: [("inspection", ["i1", "e2", "d", .null])])
+      try expectEqual(try await bench.recovering.tablesToCompare(groups: groups), [], "while it does not come")
+      let report = try await bench.download(rows: [("establishment", ["e2", "e", .null])])
+      try expect(report.isToCompare, "the report must say that something is to be compared")
+      try await bench.restart()
+      let found = try await bench.recovering.tablesToCompare(groups: groups)
+      try expectEqual(found.map(\.table), ["inspection"], "the tables")
+      try expect(found.allSatisfy(\.isFed), "they are fed besides")
+    },
+    recovering(
       keySet, "comparison: rows without a version and lost keys are bases like any; a dirty row keeps its requests",
       rule: "semantics 4, key-set"
     ) { bench in

@@ -165,7 +165,10 @@ struct PairDriver: Sendable {
         default: break
         }
         do {
-          outcome.applied = try await client.apply(DownloadEnd(groups: ended))
+          let applied = try await client.apply(DownloadEnd(groups: ended))
+          outcome.applied = applied
+          // Nothing here is too large.
+          try expectEqual(applied.leftOut, 0, "rows whose parents did not come")
         } catch let error as SalvorError where error.code == .inconsistentDownload && takesParts {
           // A part of a row that the device has left out by itself: the rows come whole.
           try await client.discardStaged()

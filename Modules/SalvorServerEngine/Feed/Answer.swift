@@ -275,14 +275,15 @@ actor PageSource {
     guard !rows.isEmpty else { return }
     for row in rows where leftOut.count < Self.leftOutMax && !leftOut.contains(row) { leftOut.append(row) }
     engine.configuration.log.warning(
-      "Rows are larger than devices take (rowBytesMax): no device has them.",
+      "Rows, or blobs of theirs, are larger than devices take (rowBytesMax, blobBytesMax): no device has them.",
       ["tables": Set(rows.map(\.table)).sorted().joined(separator: ", "), "remote": remote.text])
   }
 
   private func notice(_ row: RowPlace) -> String {
     let key = row.key.map { "\($0)" }.joined(separator: ", ").prefix(Self.keyCharactersMax)
+    let limits = engine.configuration.limits
     return
-      "The row [\(key)] of \(row.table) was left out: it is larger than \(engine.configuration.limits.sentRowBytesMax) bytes. Another program wrote it. Make its values smaller at the server, or raise rowBytesMax there and on the devices."
+      "The row [\(key)] of \(row.table) was left out: it is larger than \(limits.sentRowBytesMax) bytes, or a blob of it is larger than \(limits.blobBytesMax). Another program wrote it. Make its values smaller at the server, or raise rowBytesMax or blobBytesMax there and on the devices."
   }
 
   /// The next page's text, with its position or end line.

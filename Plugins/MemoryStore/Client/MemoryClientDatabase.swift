@@ -139,6 +139,10 @@ struct ClientContent: Sendable {
   var bases = MemoryTables()
   /// Rows that no subscription covers any more: they stay while changes of them, or of rows that reference them, wait.
   var leaving: [RowName: Int64] = [:]
+  /// Tables of which rows were left out, because the rows that they reference did not come; and those of which such a row may have come
+  /// since: they are compared, and take what they lack.
+  var incomplete: Set<String> = []
+  var toCompare: Set<String> = []
   /// What the application reads: base ⊕ requests, and the client-only tables.
   var view = MemoryTables()
   /// Client-only rows whose parent Salvor removed and that say nothing about deletes: they come back with it.

@@ -176,7 +176,12 @@ public actor MemoryClientStore: ClientStore {
     }
     let before = state.displacedCounters
     state.offerWithheld()
-    if state.staged.isEmpty { _ = state.removeLeaving() }
+    if state.staged.isEmpty {
+      let leaving = Set(state.leaving.keys)
+      _ = state.removeLeaving()
+      let gone = leaving.subtracting(state.leaving.keys)
+      notices += state.leaveOut(try constraints(state)) { gone.contains($0) }.notices
+    }
     let (outgoing, joined) = try state.chooseOutgoing(
       groups, BlobBudget(bytesMin: limits.blobReferenceBytesMin, bytesMax: blobBytesMax), try constraints(state))
     let displaced = state.displacedCounters.subtracting(before)
@@ -268,6 +273,11 @@ public actor MemoryClientStore: ClientStore {
     state.remember(arrivals, cameWhole: state.groups(of: arrivals.full), as: end.groups)
     state.rememberCompared(arrivals, as: end.groups)
     try state.dropStaleChildren(try constraints(state), downloaded: Set(end.groups.map(\.name)), isRecovery: false)
+    state.toCompare.subtract(state.staged.compactMap(\.compared))
+    report.isToCompare = state.lookAgain(arrivals)
+    let left = state.leaveOut(try constraints(state))
+    report.leftOut = Int64(left.count)
+    report.notices += left.notices
     state.staged = []
     state.blobs = [:]
     state.stagedDownload = nil

@@ -60,6 +60,8 @@ struct ClientRecovery {
       offerLostRows()
       remakeLostParents()
     }
+    _ = content.lookAgain(arrivals)
+    _ = content.leaveOut(constraints)
     for id in try content.remake(constraints, afterDownload: true) { requests[id] = (.discarded, "displaced") }
     archiveLost()
     try guardAgainstMassDeletion()

@@ -48,12 +48,19 @@ extension MemoryClientStore: RecoveringClientStore {
     return queries.isEmpty ? nil : (queries, next)
   }
 
-  /// Tables of these groups that download by key sets, where the group was synchronized before.
+  /// Tables of these groups that download by key sets or of which rows were left out, where the group was synchronized before; the
+  /// latter have `isFed` set.
   public func tablesToCompare(groups: Set<String>) throws -> [TableDigest] {
     let state = try read()
+    let lacking = state.current == nil ? state.toCompare : []
     return try state.schema.synchronized.filter { table in
-      table.download == .keySet && groups.contains(table.group) && state.groups[table.group]?.cursor != nil
-    }.map { try digest(of: $0.name) }
+      (table.download == .keySet || lacking.contains(table.name)) && groups.contains(table.group)
+        && state.groups[table.group]?.cursor != nil
+    }.map { table in
+      var digest = try digest(of: table.name)
+      digest.isFed = lacking.contains(table.name)
+      return digest
+    }
   }
 
   /// Over the bases as the server has them, without what the device has changed. Errors: `usage` where the schema has

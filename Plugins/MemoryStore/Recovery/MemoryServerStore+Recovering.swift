@@ -29,7 +29,8 @@ extension MemoryServerStore: RecoveringServerStore {
     let table = try synchronized(query.table, in: state)
     let rows = visibleRows(of: table, for: scope, in: state)
     var writer = DownloadChunkWriter(
-      blobs: BlobSink(bytesMin: limits.blobReferenceBytesMin), rowBytesMax: limits.sentRowBytesMax)
+      blobs: BlobSink(bytesMin: limits.blobReferenceBytesMin), rowBytesMax: limits.sentRowBytesMax,
+      blobBytesMax: limits.blobBytesMax)
     func write(_ row: Row) -> Bool {
       writer.table(table.name, columns: table.travelling.map(\.name))
       writer.beginRow(version: nil)

@@ -133,11 +133,14 @@ struct Feed {
 
   private var leftOut: [RowPlace] = []
   private let rowBytesMax: Int
+  private let blobBytesMax: Int
 
   init(_ request: PageRequest, on state: ServerState, _ limits: Limits) throws {
     writer = DownloadChunkWriter(
-      blobs: BlobSink(bytesMin: limits.blobReferenceBytesMin), rowBytesMax: limits.sentRowBytesMax)
+      blobs: BlobSink(bytesMin: limits.blobReferenceBytesMin), rowBytesMax: limits.sentRowBytesMax,
+      blobBytesMax: limits.blobBytesMax)
     rowBytesMax = limits.sentRowBytesMax
+    blobBytesMax = limits.blobBytesMax
     self.state = state
     self.request = request
     var scopes: [String: (wanted: ScopeCheck, had: ScopeCheck)] = [:]
@@ -342,7 +345,7 @@ struct Feed {
       }
     }
     // As JSON a byte takes six at most.
-    return 6 * bytes > rowBytesMax
+    return 6 * bytes > rowBytesMax || bytes > blobBytesMax
   }
 
   private struct Reason {

@@ -474,6 +474,7 @@ final class DownloadStream {
     guard keepsLeaving else { return }
     try leaving.sweep(references) { table, key in
       _ = try watch?.holds(table, key, .left, nil)
+      rows.swept.insert(RowRef(table: table.number, key: key))
       try removeLost(table, key)
     }
   }

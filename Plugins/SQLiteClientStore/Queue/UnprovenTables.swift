@@ -6,7 +6,7 @@ import SalvorStorage
 /// compared with the server before their next download (`UnprovenCapture`).
 ///
 /// Tables whose rows nobody but the server knows (`servers`) are compared alike, and take what it has: one that was dropped
-/// here, and one that got a column whose default is not what the server's rows have.
+/// here, one that got a column whose default is not what the server's rows have, and one of which rows were left out (`IncompleteTables`).
 struct UnprovenTables {
   let context: StoreContext
   private var connection: SQLiteConnection { context.connection }
@@ -47,6 +47,14 @@ struct UnprovenTables {
     try connection.run(
       "UPDATE OR IGNORE salvor_unproven SET name = ?1 WHERE name = ?2 COLLATE NOCASE", .text(new), .text(old))
     try connection.run("DELETE FROM salvor_unproven WHERE name = ?1 COLLATE NOCASE", .text(old))
+  }
+
+  /// They take what the server has: rows of theirs were left out.
+  func takeServers(_ tables: some Sequence<CapturedTable>) throws {
+    for table in tables {
+      try connection.run(
+        "INSERT INTO salvor_unproven (name, servers) VALUES (?1, 1) ON CONFLICT (name) DO NOTHING", .text(table.name))
+    }
   }
 
   func prove(_ tables: some Sequence<CapturedTable>) throws {

@@ -37,7 +37,8 @@ struct RecoveryRun {
     let fed = rebuilding == nil ? order.groups.filter { !whole.contains($0.name) }.map(atStart) : []
     let apply = try DownloadApply(context, full: full, ends: fed, recovery: merge)
     try apply.readStaged()
-    try context.settle(try apply.end(Set(order.groups.map(\.name))))
+    let settlement = try context.settle(try apply.end(Set(order.groups.map(\.name))))
+    try connection.note(settlement.leftOut.notices, at: context.clock.now())
     try merge.finish(apply.stream, apply.rows)
     try apply.rows.touched.clear()
     try rebuilding?.finish()

@@ -87,6 +87,10 @@ struct Settlement {
   var displaced: [RequestRange] = []
   var returned: [RequestRange] = []
   var upload = SettleReport()
+  /// Rows of the server's without the rows that they reference.
+  var leftOut: [LeftOutRow] = []
+  /// A row came that one which was left out before may reference.
+  var isToCompare = false
   /// What requests were joined into, by their old IDs; nil: there was nothing left to send.
   var joined: [RequestID: RequestID?] = [:]
   /// How many requests there are less by joining.

@@ -54,11 +54,22 @@ final class Settling {
       rows.basesMayBreak = move.basesMayBreak
       try rows.stand(basesMayBreak: move.basesMayBreak)
       if move.returnsDisplaced { try rows.returnDisplaced() }
+      try noteLeftOut(rows)
     }
     try hold()
     try derive()
     try context.keepCounter(max(counter, opened?.given ?? 0))
     return try net()
+  }
+
+  /// Before it is forgotten which rows came.
+  private func noteLeftOut(_ rows: WorkingRows) throws {
+    report.leftOut = rows.leftOut
+    let left = Set(rows.leftOut.compactMap { context.catalog.table($0.row.table)?.number })
+    report.isToCompare = try IncompleteTables(context).note(left: left) { table in
+      let written = rows.touched.writtenRows(table)
+      return try connection.integer("SELECT 1 FROM \(written.from) WHERE \(written.condition) LIMIT 1") != nil
+    }
   }
 
   /// Rows are in work, or a row could change although none was touched.

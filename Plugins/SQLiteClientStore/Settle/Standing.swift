@@ -27,13 +27,38 @@ extension WorkingRows {
       try removeDanglingMarked(proof)
       let violations = rows.isEmpty ? [] : try proof.violations()
       guard let culprit = try violations.compactMap({ try self.culprit($0) }).max() else {
-        if !basesMayBreak, let violation = violations.first { throw Self.dangling(violation) }
-        break
+        let left = try violations.filter { try !basesMayBreak || hasGone($0) }
+        if left.isEmpty { break }
+        try leaveOut(left)
+        continue
       }
       try displace(culprit, .missingParent)
     }
     doubted = []
     troubles = [:]
+  }
+
+  /// The row that it references went in this move: no subscription covers that one, or it is larger than devices take.
+  private func hasGone(_ violation: ReferenceProof.Violation) throws -> Bool {
+    guard let parent = violation.rule.capturedParent, violation.rule.parentColumnsAreKey else { return false }
+    return swept.contains(RowRef(table: parent.number, key: violation.reference))
+  }
+
+  /// Rows of the server's that cannot stand without a row that did not come: they have no base until it comes (`IncompleteTables`).
+  private func leaveOut(_ violations: [ReferenceProof.Violation]) throws {
+    var refs: Set<RowRef> = []
+    for violation in violations {
+      let (table, key) = (violation.table, violation.key)
+      guard refs.insert(RowRef(table: table.number, key: key)).inserted else { continue }
+      guard let base = try load(table, key).timeline.base else { throw Self.dangling(violation) }
+      try setBase(table, key, nil)
+      swept.insert(RowRef(table: table.number, key: key))
+      if table.deletedFlag != nil { try followBase(table, key, from: base, to: nil) }
+      leftOut.append(
+        LeftOutRow(
+          row: RowPlace(table: table.name, key: key),
+          parent: RowPlace(table: violation.rule.parent, key: violation.reference)))
+    }
   }
 
   /// Rows that were written or removed plainly may have left a reference without its row: whose is known only when the rows

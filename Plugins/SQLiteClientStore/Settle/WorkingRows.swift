@@ -30,6 +30,10 @@ final class WorkingRows {
   /// The requests displaced by this settlement, in the order in which they were, and those that returned.
   var displaced: [RequestRange] = []
   var returned: [RequestRange] = []
+  /// Rows that went because no subscription covers them and nothing keeps them any more, or because they were left out.
+  var swept: Set<RowRef> = []
+  /// Rows of the server's that are not shown, because those that they reference did not come.
+  var leftOut: [LeftOutRow] = []
   private var writers: [Int64: RowWriter] = [:]
   /// Tables whose digest is forgotten.
   private var changedTables: Set<Int64> = []
@@ -66,6 +70,8 @@ final class WorkingRows {
     touched = try TouchedRows(context)
     proof = try ReferenceProof(context, touched)
     places = RowPlaces(context, proof)
+    let incomplete = IncompleteTables(context)
+    touched.recordsWritten.formUnion(try incomplete.parents(of: incomplete.numbers()))
     firing = try context.firingTables()
     // What triggers write is told from what was downloaded.
     if !firing.isEmpty { touched.recordsWritten.formUnion(context.catalog.tables.map(\.number)) }

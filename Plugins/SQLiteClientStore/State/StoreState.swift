@@ -47,6 +47,8 @@ enum StateName: String {
   case pausedSince
   /// The SyncConfig came from the server, and its head (groups, parameters).
   case configDelivered, configHead
+  /// Tables of which rows were left out (`IncompleteTables`): their numbers, with commas.
+  case incomplete
   /// What an opening was done with that brought the file in line (`OpenedBefore`).
   case opened
 }

@@ -26,6 +26,7 @@ package struct FeedPageMaker {
   let filters: [ScopeFilter?]
   private var hints: [BlobHint] = []
   private var leftOut: [RowPlace] = []
+  private let blobBytesMax: Int
   /// By number: tables whose rows come whole all the same.
   let wholeRows: Set<Int64>
 
@@ -61,9 +62,10 @@ package struct FeedPageMaker {
     self.state = state
     self.now = now
     wholeRows = request.takesParts ? try LargeRows(connection: connection).tables() : []
+    blobBytesMax = limits.blobBytesMax
     writer = DownloadChunkWriter(
       capacity: min(request.bytesTarget, 1 << 20) + 4096, blobs: BlobSink(bytesMin: limits.blobReferenceBytesMin),
-      rowBytesMax: limits.sentRowBytesMax)
+      rowBytesMax: limits.sentRowBytesMax, blobBytesMax: limits.blobBytesMax)
     let scopes = Self.scopes(request, catalog)
     self.scopes = scopes
     filters = catalog.tables.map { table in
@@ -365,7 +367,9 @@ package struct FeedPageMaker {
   ) throws {
     let known = writer.payload.references.count
     writer.value(of: statement, first + column, isKey: table.keyPlaces.contains(column))
-    guard writer.payload.references.count > known, let reference = writer.payload.references.last else { return }
+    guard writer.payload.references.count > known, let reference = writer.payload.references.last,
+      reference.size <= blobBytesMax
+    else { return }
     let place = BlobPlace(
       table: table.name, key: table.keyPlaces.map { statement.value(first + $0) }, column: table.columns[column].name)
     let hint = BlobHint(hash: reference.hash, place: place)

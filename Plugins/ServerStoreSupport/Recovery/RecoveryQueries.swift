@@ -98,7 +98,8 @@ package struct RecoveryQueries {
       columns = table.columns.map(\.name)
       isKey = table.columns.indices.map { table.keyPlaces.contains($0) }
       writer = DownloadChunkWriter(
-        blobs: BlobSink(bytesMin: limits.blobReferenceBytesMin), rowBytesMax: limits.sentRowBytesMax)
+        blobs: BlobSink(bytesMin: limits.blobReferenceBytesMin), rowBytesMax: limits.sentRowBytesMax,
+        blobBytesMax: limits.blobBytesMax)
     }
 
     /// - Parameter isAsked: its key was named. One that is too large to be sent is none of this device's then.

@@ -1,0 +1,47 @@
+import SalvorModel
+import SalvorStorage
+
+/// Rows of the server's that cannot stand without a row that did not come (decision 188).
+extension ClientContent {
+  /// They have no base until that row comes.
+  ///
+  /// - Parameter isMeant: only rows that reference such a one.
+  mutating func leaveOut(
+    _ constraints: Constraints, where isMeant: (RowName) -> Bool = { _ in true }
+  ) -> [LeftOutRow] {
+    var left: [LeftOutRow] = []
+    var meant: Set<RowName> = []
+    while true {
+      let found = constraints.violations(in: bases).compactMap { violation -> (child: RowName, parent: RowName)? in
+        guard case .missingParent(let name, let reference) = violation, let row = bases[name],
+          let table = schema.table(name.table)
+        else { return nil }
+        let parent = RowName(table: reference.table, key: [table.value(reference.column, of: row)])
+        return isMeant(parent) || meant.contains(parent) ? (name, parent) : nil
+      }.sorted { ($0.child.table, "\($0.child.key)") < ($1.child.table, "\($1.child.key)") }
+      if found.isEmpty { break }
+      for (child, parent) in found where bases[child] != nil {
+        followBase(child, from: bases[child], to: nil)
+        bases[child] = nil
+        leaving[child] = nil
+        meant.insert(child)
+        left.append(
+          LeftOutRow(
+            row: RowPlace(table: child.table, key: child.key), parent: RowPlace(table: parent.table, key: parent.key)))
+      }
+    }
+    incomplete.formUnion(left.map(\.row.table))
+    return left
+  }
+
+  /// A row of a referenced table came: the tables that lack rows are compared. False: there are none.
+  mutating func lookAgain(_ arrivals: Arrivals) -> Bool {
+    let came = Set(arrivals.rows.keys.map(\.table))
+    let whole = incomplete.filter { name in
+      schema.table(name)?.references.contains { came.contains($0.table) } == true
+    }
+    incomplete.subtract(whole)
+    toCompare.formUnion(whole)
+    return !whole.isEmpty
+  }
+}
