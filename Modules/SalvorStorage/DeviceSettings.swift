@@ -39,8 +39,10 @@ public struct DeviceSettings: Sendable, Hashable {
     for subscription in sortedSubscriptions {
       var values: [String: Value] = [:]
       var missing: [String] = []
+      var empty: [String] = []
       for (name, choice) in subscription.parameters.sorted(by: { $0.key < $1.key }) {
         switch choice {
+        case .value(.null): empty.append(name)
         case .value(let value): values[name] = value
         case .setting(let key):
           let type = parameters.first { $0.name == name }?.type
@@ -51,7 +53,11 @@ public struct DeviceSettings: Sendable, Hashable {
           }
         }
       }
-      if missing.isEmpty {
+      if !empty.isEmpty {
+        notices.append(
+          "The subscription \(subscription.target) \(subscription.parameterText) has neither a value nor a personalization key for \(empty.joined(separator: ", ")): it brings nothing. Give it one in salvor_subscription, or take it back."
+        )
+      } else if missing.isEmpty {
         resolved.targets[subscription.target, default: []].insert(values)
       } else {
         notices.append(

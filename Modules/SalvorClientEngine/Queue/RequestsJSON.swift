@@ -42,12 +42,15 @@ extension RetriedRequest {
 }
 
 extension QueuedRequest {
+  /// Of other requests so many are named: a thousand changes of one row need half a million, one by one.
+  private static let namedMax = 100
+
   /// One of `requests` of `queue --json` and `errors --json` (interfaces.md).
   public var json: JSONValue {
     func object(_ values: [NamedValue]) -> JSONValue {
       values.isEmpty ? .null : .object(values.map { JSONValue.Member($0.name, JSONValue($0.value)) })
     }
-    func ids(_ list: [RequestID]) -> JSONValue { .array(list.map { .string($0.description) }) }
+    func ids(_ list: [RequestID]) -> JSONValue { .array(list.prefix(Self.namedMax).map { .string($0.description) }) }
     return [
       "id": .string(id.description),
       "table": .string(table),
@@ -60,8 +63,10 @@ extension QueuedRequest {
       "status": status.map { .integer(Int64($0)) } ?? .null,
       "message": message.map(JSONValue.string) ?? .null,
       "dependents": ids(dependents),
+      "dependentsCount": .integer(Int64(dependents.count)),
       "tag": tag.map(JSONValue.string) ?? .null,
       "needs": ids(needs),
+      "needsCount": .integer(Int64(needs.count)),
       "blockedBy": blockedBy.map { .string($0.description) } ?? .null,
       "waitsFor": .string(waitsFor.rawValue),
       "attempts": .integer(Int64(attempts)),
@@ -69,7 +74,7 @@ extension QueuedRequest {
       "lastAttempt": lastAttempt.map(JSONValue.integer) ?? .null,
       "nextAttempt": nextAttempt.map(JSONValue.integer) ?? .null,
       "serverRow": serverRow.map(object) ?? .null,
-      "history": ids(history),
+      "history": .array(history.map { .string($0.description) }),
     ]
   }
 }

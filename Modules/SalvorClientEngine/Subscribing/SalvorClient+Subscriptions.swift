@@ -1,6 +1,7 @@
 import SalvorModel
 import SalvorModuleKit
 import SalvorStorage
+import SalvorWire
 
 /// A subscription, and whether its rows are on the device.
 public struct SubscriptionStatus: Sendable, Hashable {
@@ -46,16 +47,28 @@ extension SalvorClient {
   ///   - parameters: what the rows are chosen by; empty: everything that the principal may see.
   /// - Returns: false: it was there already.
   /// - Throws: `usage` where the target or a parameter is not known, where no table of the target is chosen by the
-  ///   parameter, or where the value is not of its type.
+  ///   parameter, or where the value is not of its type; `too-large` where the device has as many as a server takes.
   @discardableResult
   public func subscribe(_ target: String, _ parameters: [String: Subscription.Choice] = [:]) async throws -> Bool {
     if !isOpen { try await open(reattaching: true) }
     let subscription = Subscription(target: target, parameters: parameters)
     try await check(subscription)
-    return try await change { settings in
+    let isNew = try await change { settings -> Bool? in
+      if settings.subscriptions.contains(subscription) { return false }
+      // A server counts targets and subscriptions.
+      let count = settings.subscribed.union([target]).count + settings.subscriptions.count + 1
+      guard count <= ResolvedSubscriptions.countMax else { return nil }
       settings.subscribed.insert(target)
-      return settings.subscriptions.insert(subscription).inserted
+      settings.subscriptions.insert(subscription)
+      return true
     }
+    guard let isNew else {
+      throw SalvorError(
+        .tooLarge,
+        "This device has as many subscriptions as a server takes (\(ResolvedSubscriptions.countMax), with their targets): \(subscription.text) was not added. Take others back (salvor unsubscribe), or subscribe to \(target) without a value.",
+        context: ["target": target])
+    }
+    return isNew
   }
 
   /// Removes a subscription. A target whose last one is removed brings nothing, until it is subscribed to again. Throws
