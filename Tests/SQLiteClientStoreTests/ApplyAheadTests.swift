@@ -114,13 +114,16 @@ import Testing
     #expect(try bench.read("SELECT * FROM child") == [["c", "z"]])
   }
 
-  @Test func aDownloadThatBreaksAReferenceIsRefusedAndLeavesNothing() async throws {
+  @Test func aRowThatReferencesNothingIsLeftOutAndTheRestIsApplied() async throws {
     let bench = try await StoreBench(Self.schema)
     try await bench.store.stage(Self.pages[0])
     try await bench.store.stage(Self.chunk(2, [("child", ["c", "nobody"])]))
-    let error = await #expect(throws: SalvorError.self) { _ = try await bench.store.apply(Self.end) }
-    #expect(error?.code == .inconsistentDownload)
-    #expect(try bench.read("SELECT (SELECT count(*) FROM parent) + (SELECT count(*) FROM child)") == [[0]])
-    #expect(try await bench.store.status().state.stagedPosition == "p2")
+    let report = try await bench.store.apply(Self.end)
+    #expect(report.leftOut == 1)
+    #expect(report.notices.contains { $0.contains("[nobody] of parent") })
+    #expect(try bench.read("SELECT count(*) FROM child WHERE p = 'nobody'") == [[0]])
+    #expect(try bench.read("SELECT count(*) > 0 FROM parent") == [[1]])
+    #expect(try bench.isWhole())
+    #expect(try await bench.store.status().state.stagedPosition == nil)
   }
 }

@@ -174,12 +174,15 @@ import Testing
     try await expectClean(bench)
   }
 
-  @Test func aReferenceToNothingIsRefusedAndNothingIsApplied() async throws {
+  @Test func aRowThatReferencesNothingIsLeftOutAndTheRestIsApplied() async throws {
     let bench = try await bench()
     try await bench.store.stage(Self.page(2, [("child", ["c", "nobody"])]))
-    let error = await #expect(throws: SalvorError.self) { _ = try await bench.store.apply(Self.end) }
-    #expect(error?.code == .inconsistentDownload)
-    #expect(try bench.read("SELECT (SELECT count(*) FROM parent) + (SELECT count(*) FROM child)") == [[0]])
+    let report = try await bench.store.apply(Self.end)
+    #expect(report.leftOut == 1)
+    #expect(report.notices.contains { $0.contains("[nobody] of parent") })
+    #expect(try bench.read("SELECT count(*) FROM child WHERE p = 'nobody'") == [[0]])
+    #expect(try bench.read("SELECT count(*) > 0 FROM parent") == [[1]])
+    #expect(try bench.isWhole())
   }
 
   @Test func whatIsGivenUpLeavesNothing() async throws {
