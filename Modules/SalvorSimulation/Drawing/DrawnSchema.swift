@@ -140,6 +140,11 @@ public struct DrawnSchema: Sendable, Hashable {
   public var version = 1
   /// Parents stand before the tables that reference them.
   public var tables: [DrawnTable]
+  /// Triggers of the application's on each device, besides those of `touchesParent`.
+  private var code: [String] = []
+
+  /// - Parameter tables: parents before the tables that reference them.
+  init(tables: [DrawnTable]) { self.tables = tables }
 
   /// The table of this name; nil: there is none.
   public func table(_ name: String) -> DrawnTable? { tables.first { $0.name == name } }
@@ -231,6 +236,7 @@ public struct DrawnSchema: Sendable, Hashable {
     schema.drawScopes(generator.derived(3), swarm)
     schema.drawColumns(generator.derived(4), swarm)
     if swarm.has(.partSyncs) { schema.drawGroups(generator.derived(5)) }
+    if swarm.has(.furtherCode) { schema.drawCode(generator.derived(6)) }
     return schema
   }
 
@@ -314,6 +320,40 @@ extension DrawnSchema {
     }
   }
 
+  /// Draws triggers that write `n`, make rows and delete some. None of them fires another one of its kind.
+  fileprivate mutating func drawCode(_ generator: SeededGenerator) {
+    var generator = generator
+    let writable = tables.filter { $0.maintained == "dual" && $0.memberType == nil }
+    func add(_ name: String, _ event: String, _ body: String) {
+      guard generator.chance(40) else { return }
+      code.append("CREATE TRIGGER IF NOT EXISTS own_\(name) \(event) BEGIN \(body); END")
+    }
+    for table in writable {
+      let name = table.name
+      let own = table.keyColumns.map { "\($0) = NEW.\($0)" }.joined(separator: " AND ")
+      add("self_\(name)", "AFTER UPDATE OF note ON \(name)", "UPDATE \(name) SET n = 12 WHERE \(own)")
+      for reference in table.references
+      where reference.table != name && writable.contains(where: { $0.name == reference.table }) {
+        let (parent, column) = (reference.table, reference.column)
+        add("gone_\(name)_\(column)", "AFTER DELETE ON \(name)", "UPDATE \(parent) SET n = 13 WHERE id = OLD.\(column)")
+        add(
+          "below_\(name)_\(column)", "AFTER UPDATE OF note ON \(parent)",
+          "UPDATE \(name) SET n = 14 WHERE \(column) = NEW.id")
+        add("with_\(name)_\(column)", "BEFORE DELETE ON \(parent)", "DELETE FROM \(name) WHERE \(column) = OLD.id")
+      }
+      for other in writable where other.name != name && other.keyKind == table.keyKind && other.keyKind != .composite {
+        if !other.hasScope, other.references.allSatisfy(\.isNullable) {
+          add(
+            "makes_\(name)_\(other.name)", "AFTER INSERT ON \(name)",
+            "INSERT OR IGNORE INTO \(other.name) (id) VALUES (NEW.id)")
+        }
+        add(
+          "takes_\(name)_\(other.name)", "AFTER INSERT ON \(name)",
+          "DELETE FROM \(other.name) WHERE id = NEW.id AND n = 3")
+      }
+    }
+  }
+
   /// What the application makes in a new file, before Salvor has seen it.
   func applicationTables() -> [String] {
     tables.compactMap { table in
@@ -331,14 +371,15 @@ extension DrawnSchema {
 
   /// The application's triggers, for tables that are there.
   func applicationTriggers() -> [String] {
-    tables.filter(\.touchesParent).flatMap { child in
-      child.references.filter { table($0.table)?.maintained == "dual" && $0.table != child.name }.map {
-        """
-        CREATE TRIGGER IF NOT EXISTS own_\(child.name)_\($0.column) AFTER INSERT ON \(child.name)
-        BEGIN UPDATE \($0.table) SET n = 11 WHERE id = NEW.\($0.column); END
-        """
+    code
+      + tables.filter(\.touchesParent).flatMap { child in
+        child.references.filter { table($0.table)?.maintained == "dual" && $0.table != child.name }.map {
+          """
+          CREATE TRIGGER IF NOT EXISTS own_\(child.name)_\($0.column) AFTER INSERT ON \(child.name)
+          BEGIN UPDATE \($0.table) SET n = 11 WHERE id = NEW.\($0.column); END
+          """
+        }
       }
-    }
   }
 
   /// A column's declaration as SQL: `text?`, `integer = 0`.

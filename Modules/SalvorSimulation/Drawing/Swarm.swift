@@ -151,6 +151,8 @@ public enum Feature: String, Sendable, Hashable, CaseIterable {
   case watchedEnds = "watched-ends"
   /// A device's disk fails, or its power goes, while the application writes.
   case writeFaults = "write-faults"
+  /// The application has triggers that write into the row's own table, into others, and delete.
+  case furtherCode = "further-code"
 
   static let later: Set<Feature> = newest.union(healing).union(byName).union([
     .powerCuts, .diskFaults, .adoptedTables, .applicationCode, .migrations, .looks, .validators, .watches,
@@ -161,7 +163,9 @@ public enum Feature: String, Sendable, Hashable, CaseIterable {
   static let healing: Set<Feature> = [.heal, .absences, .purges, .consent]
 
   /// Only in swarms that have them by name, so that what a seed draws elsewhere stays what it was.
-  static let byName: Set<Feature> = wide.union([.snapshots, .specification, .restoreInPlace, .healChanges])
+  static let byName: Set<Feature> = wide.union([
+    .snapshots, .specification, .restoreInPlace, .healChanges, .furtherCode,
+  ])
 
   /// Those of the swarms `groups` and `wide`.
   static let wide: Set<Feature> = [.partSyncs, .movedTables, .groupSubscriptions, .watchedEnds, .writeFaults]
@@ -199,6 +203,10 @@ public struct Swarm: Sendable, Hashable {
       .powerCuts, .diskFaults, .validators, .serverRestore, .strategies, .archiveCommands, .crashes,
     ]),
     "tables": plain.union([.adoptedTables, .applicationCode, .migrations, .missingTriggers]),
+    "code": plain.union([
+      .applicationCode, .furtherCode, .adoptedTables, .missingTriggers, .validators, .archiveCommands,
+      .conflictsResolved, .serverRestore, .strategies, .flags, .smallChunks, .crashes,
+    ]),
     "reach": plain.union([.parameterScopes, .joinScopes, .subscriptions, .deviceRestore, .serverRestore, .trim]),
     // Without what the specification has not: applications' own tables and triggers, and marks.
     "specification": plain.union([
@@ -255,6 +263,7 @@ public struct Swarm: Sendable, Hashable {
     if named.contains(.restoreInPlace) { always.append(.restoreInPlace) }
     if named.contains(.consent) { always += [.consent, .policies] }
     if named.contains(.healChanges) { always.append(.healChanges) }
+    if named.contains(.furtherCode) { always.append(.furtherCode) }
     if named.contains(.partSyncs) { always += [.partSyncs, .groups, .references, .setNull] }
     return Swarm(features: Set(features + chosen(true, &own) + always), steps: steps, devices: devices)
   }

@@ -105,11 +105,15 @@ final class StoreContext {
 
   /// Deletes log rows, keeping the highest counter.
   ///
-  /// - Parameter areMarkers: no changes are among them.
-  func deleteLogRows(where condition: String, _ values: [Value], areMarkers: Bool = false) throws {
+  /// - Parameters:
+  ///   - areMarkers: no changes are among them.
+  ///   - areAccepted: they need no request in error.
+  func deleteLogRows(
+    where condition: String, _ values: [Value], areMarkers: Bool = false, areAccepted: Bool = false
+  ) throws {
     let last = try connection.lastCounter()
     try connection.run("DELETE FROM salvor_log WHERE \(condition)", values)
-    if !areMarkers, connection.changes > 0 { try noteLogChange() }
+    if !areMarkers, connection.changes > 0 { try noteLogChange(isAcceptance: areAccepted) }
     try keepCounter(last)
   }
 

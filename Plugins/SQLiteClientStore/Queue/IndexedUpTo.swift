@@ -42,8 +42,11 @@ extension SQLiteConnection {
 extension StoreContext {
   /// The log is not what it was and what was captured since.
   ///
-  /// - Parameter isFollowed: the indexes of this connection know already. They have been made.
-  func noteLogChange(isFollowed: Bool = false) throws {
+  /// - Parameters:
+  ///   - isFollowed: the indexes of this connection know already. They have been made.
+  ///   - isAcceptance: requests that need none in error have left, and nothing else was done.
+  func noteLogChange(isFollowed: Bool = false, isAcceptance: Bool = false) throws {
+    if !isAcceptance { try connection.setState(.errorsUpTo, Value?.none) }
     let old = try connection.logGeneration()
     let new = Value.text(hexadecimal(random.bytes(8)))
     try connection.setState(.logGeneration, new)

@@ -55,9 +55,27 @@ extension StoreContext {
   }
 
   func change(_ range: RequestRange, _ body: (inout RequestRow) throws -> Void) throws {
-    var row = try row(of: range)
+    let old = try row(of: range)
+    var row = old
     try body(&row)
+    if row.isInError != old.isInError || row.history != old.history {
+      try connection.setState(.errorsUpTo, Value?.none)
+    }
     try store(row)
+  }
+
+  /// Requests captured since it was last looked at what edits or needs those in error. In order; requests are sorted. Nil: everything
+  /// has to be looked at (`StateName.errorsUpTo`).
+  func capturedSinceErrors() throws -> [RequestRange]? {
+    guard let seen = try connection.state(.errorsUpTo)?.integer else { return nil }
+    var captured: [RequestRange] = []
+    try connection.query(
+      "SELECT seq FROM salvor_log WHERE seq > ?1 AND op IN \(Self.changeOperations) ORDER BY seq", [.integer(seen)]
+    ) { row in
+      if captured.last.map({ $0.last < row.int64(0) }) ?? true { captured.append(try range(of: row.int64(0))) }
+      return true
+    }
+    return captured
   }
 
   private func ranges(where condition: String) throws -> [RequestRange] {
@@ -84,6 +102,7 @@ extension StoreContext {
 
   /// The request has left, and is not in the archive.
   func forget(_ range: RequestRange) throws {
+    if try row(of: range).isInError { try connection.setState(.errorsUpTo, Value?.none) }
     try connection.run("DELETE FROM salvor_outstanding WHERE first = ?1", .integer(range.first))
   }
 
@@ -98,6 +117,7 @@ extension StoreContext {
     try connection.run(
       "DELETE FROM salvor_outstanding WHERE NOT EXISTS (SELECT 1 FROM salvor_log g WHERE g.seq BETWEEN first AND last AND g.op IN \(Self.changeOperations)) AND \(OutstandingTable.isNotArchived)"
     )
+    if connection.changes > 0 { try connection.setState(.errorsUpTo, Value?.none) }
   }
 
   // MARK: Which changes are one request
@@ -120,6 +140,7 @@ extension StoreContext {
   /// The request has lost its first change, and is named by the next.
   func moveStart(of request: RequestRange, to first: Int64) throws {
     let old = try requestID(first: request.first)
+    try connection.setState(.errorsUpTo, Value?.none)
     try connection.run(
       "UPDATE salvor_outstanding SET first = ?1 WHERE first = ?2", .integer(first), .integer(request.first))
     try connection.run(

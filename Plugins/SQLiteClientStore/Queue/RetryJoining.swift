@@ -17,11 +17,31 @@ final class RetryJoining {
 
   /// Failed requests without a later edit stay as they are. With nothing under way. Answers as `join`.
   ///
-  /// - Parameter returned: not the failed ones, but these, which have been displaced.
-  func joinEdited(_ returned: [RequestRange]? = nil) throws -> [RequestID: RequestID?] {
-    try join(try returned ?? context.failedRequests()) { failed, cluster in
-      cluster.lastQueued ?? 0 > failed.first
+  /// - Parameter captured: what was captured since it was last looked for edits; nil: it never was.
+  func joinEdited(by captured: [RequestRange]?) throws -> [RequestID: RequestID?] {
+    let failed = try context.failedRequests()
+    guard let captured, captured.count <= failed.count else { return try joinEdited(failed) }
+    return try joinEdited(try self.failed(besides: captured))
+  }
+
+  /// As the other, of some requests: failed ones, or such as have been displaced.
+  func joinEdited(_ some: [RequestRange]) throws -> [RequestID: RequestID?] {
+    try join(some) { request, cluster in
+      cluster.lastQueued ?? 0 > request.first
     }
+  }
+
+  /// The failed requests whose rows are those of some waiting ones, in order.
+  private func failed(besides waiting: [RequestRange]) throws -> [RequestRange] {
+    var seen: Set<Int64> = []
+    var failed: [RequestRange] = []
+    for request in waiting where !seen.contains(request.first) {
+      for (range, state) in try cluster(of: request).members where seen.insert(range.first).inserted {
+        if state == .refused || state == .blocked { failed.append(range) }
+      }
+      seen.insert(request.first)
+    }
+    return failed.sorted { $0.first < $1.first }
   }
 
   /// Failed requests, each with those of its rows. Answers what became of each, by its ID before; nil: there was nothing

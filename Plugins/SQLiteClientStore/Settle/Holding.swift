@@ -62,8 +62,32 @@ struct Holding {
     return successors[id]
   }
 
+  /// What the next upload goes without. It costs what was captured since the last time, as long as nothing else has come to pass of
+  /// the requests in error.
+  func choose() throws {
+    if try !isAllKnown() {
+      try release()
+      if try holdBack() {
+        // Requests that were sent again may hold one another, in a circle: nothing else holds them now.
+        try release()
+        _ = try holdBack()
+      }
+    }
+    try connection.setState(.errorsUpTo, try connection.state(.rangesUpTo))
+  }
+
+  /// Nothing that was captured since depends on a request in error.
+  private func isAllKnown() throws -> Bool {
+    guard let captured = try context.capturedSinceErrors() else { return false }
+    if captured.isEmpty { return true }
+    let failed = try context.failedRequests()
+    // Else what depends on the failed ones is found sooner.
+    guard captured.count <= failed.count else { return false }
+    return try DependenceLookup(context).dependents(among: captured, on: failed).isEmpty
+  }
+
   /// What depends on a failed request is not sent: it is blocked by the oldest. True: some are blocked now.
-  func holdBack() throws -> Bool {
+  private func holdBack() throws -> Bool {
     let failed = try context.failedRequests()
     guard !failed.isEmpty else { return false }
     let dependence = try DependenceLookup(context)

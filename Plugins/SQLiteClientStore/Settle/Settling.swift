@@ -133,7 +133,9 @@ final class Settling {
     case .none: break
     case .edited:
       guard try context.hasErrors() else { return }
-      report.joined = try RetryJoining(context, try index()).joinEdited()
+      let captured = try context.capturedSinceErrors()
+      if captured?.isEmpty == true { return }
+      report.joined = try RetryJoining(context, try index()).joinEdited(by: captured)
     case .editedOf(let returned):
       guard !returned.isEmpty else { return }
       report.joined = try RetryJoining(context, try index()).joinEdited(returned)
@@ -169,12 +171,7 @@ final class Settling {
   private func hold() throws {
     if try context.anyDisplaced() { try Holding(context: context).releaseDisplaced() }
     guard move.holding == .choose, try context.hasErrors() else { return }
-    try Holding(context: context).release()
-    if try Holding(context: context).holdBack() {
-      // Requests that were sent again may hold one another, in a circle: nothing else holds them now.
-      try Holding(context: context).release()
-      _ = try Holding(context: context).holdBack()
-    }
+    try Holding(context: context).choose()
   }
 
   // MARK: What follows

@@ -67,7 +67,7 @@ struct UploadAcceptance {
       try context.forgetRequests(from: gap.first, to: gap.last)
       try context.deleteLogRows(
         where: "seq BETWEEN ?1 AND ?2 AND op IN \(StoreContext.changeOperations)",
-        [.integer(gap.first), .integer(gap.last)])
+        [.integer(gap.first), .integer(gap.last)], areAccepted: true)
     }
     try context.forgetStored()
     if !bases.isEmpty {

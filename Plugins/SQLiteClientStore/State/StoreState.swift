@@ -21,6 +21,9 @@ enum StateName: String {
   case rangesUpTo
   /// The references of what was captured up to here were proved.
   case provedUpTo
+  /// What was captured up to here was looked at beside the requests in error: what edits or needs one of them is known. Nil: since then
+  /// one of those has come or gone, or a base has changed.
+  case errorsUpTo
   /// Drawn anew whenever the log changes otherwise than by being captured into (`noteLogChange`).
   case logGeneration
   case stagedDownload, stagedPosition, stagedRows
