@@ -69,6 +69,32 @@ import Testing
     #expect(try bench.read("SELECT id FROM node") == [["z"]])
   }
 
+  @Test(
+    "a row that a newer trigger of the application's tries to insert again is found by comparing",
+    arguments: ["INSERT OR IGNORE INTO s VALUES (NEW.id, NULL)", "INSERT OR REPLACE INTO s VALUES (NEW.id, NEW.id)"],
+    [false, true])
+  func insertedAgainByATrigger(statement: String, isSynchronized: Bool) async throws {
+    var bench = try await StoreBench(Self.tree, sql: Self.treeSQL)
+    if isSynchronized { _ = try await bench.download([("s", ["b", nil])]) }
+    try bench.write(
+      """
+      CREATE TRIGGER app AFTER INSERT ON s WHEN NEW.up IS NULL BEGIN \(statement); END;
+      INSERT INTO s VALUES ('n', NULL)
+      """)
+    let (text, session) = try await bench.uploadText()
+    #expect(try await bench.store.notes().contains { $0.text.contains("the table is compared") })
+    if isSynchronized {
+      #expect(try bench.read("SELECT name FROM salvor_unproven") == [["s"]])
+      #expect(session.upload == nil)
+    } else {
+      #expect(text.contains("\"n\","))
+    }
+    // Salvor's triggers are the newest again.
+    try bench.write("INSERT INTO s VALUES ('m', NULL)")
+    let queued = try await requests(bench)
+    #expect(queued.contains { $0.key == ["m"] && $0.operation == .insert })
+  }
+
   @Test("a trigger of a child's that writes to the parent while its key changes is part of the key change")
   func childTriggerDuringAKeyChange() async throws {
     var bench = try await StoreBench(

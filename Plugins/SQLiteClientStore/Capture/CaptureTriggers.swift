@@ -175,6 +175,8 @@ struct TriggerParts {
     statements.append(
       "INSERT INTO \(log) (t, op, \(t.logColumns(t.keySlots))) SELECT \(t.number), \(LogOperation.insert.rawValue), \(values(t.keySlots, t.new)) "
         + "WHERE NOT EXISTS (SELECT 1 FROM \(t.pending) p WHERE \(ownCopy))\(t.andHasKey(t.new))\(unmarked)")
+    statements.append(
+      logDoubt(from: "FROM \(t.pending) p WHERE \(ownCopy) AND \(t.pendingIsNewest)\(t.andHasKey(t.new))"))
     if t.deletedFlag != nil {
       statements.append(
         logDelete(
@@ -278,6 +280,18 @@ struct TriggerParts {
     return from.isEmpty
       ? head + "VALUES (\(values.joined(separator: ", ")))"
       : head + "SELECT \(values.joined(separator: ", ")) \(from)"
+  }
+
+  /// A trigger of the application's that is newer than Salvor's may have met the row before its insert was captured, and tried to insert
+  /// it again: the copy is of the new row then, and the insert looks like a replacement of itself. An update of no column says that nobody
+  /// knows (`CaptureOrder`).
+  private func logDoubt(from: String) -> String {
+    let columns = (0..<t.maskCount).map { "m\($0)" } + [t.logColumns(t.keySlots)]
+    let values = Array(repeating: "0", count: t.maskCount) + [self.values(t.keySlots, t.new)]
+    return
+      "INSERT INTO \(log) (t, op, \(columns.joined(separator: ", "))) SELECT \(t.number), \(LogOperation.update.rawValue), \(values.joined(separator: ", ")) \(from) "
+      + "AND EXISTS (SELECT 1 FROM sqlite_schema o JOIN sqlite_schema s ON s.tbl_name = o.tbl_name COLLATE NOCASE AND s.type = 'trigger' AND s.rowid > o.rowid "
+      + "WHERE o.type = 'trigger' AND o.name = 'salvor_ai_\(t.number)' AND s.name NOT LIKE 'salvor~_%' ESCAPE '~')"
   }
 
   /// Rows that an update of a unique value removed; before the update itself, so that replaying the log never collides.

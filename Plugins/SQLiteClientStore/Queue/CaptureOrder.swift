@@ -16,12 +16,25 @@ struct CaptureOrder {
     // A trigger does not set the column of what the application's triggers write while it sets another row's.
     for table in context.catalog.tables { try context.noteDirty(table, after: done, onlyClean: true) }
     let last = try connection.lastCounter()
-    let doubtful = try doubtfulRows(after: done)
+    let unknown = try rows(with: isDoubt, after: done)
+    let doubtful = try unknown + doubtfulRows(after: done)
     guard !doubtful.isEmpty else { return [] }
     let index = try LogIndex(context)
     var counts: [Int64: Int] = [:]
-    for (table, key) in doubtful {
+    for (table, key) in unknown {
+      // Whether the row was made or replaced the comparison tells; what was captured before goes on from the row as it is.
+      let all = try index.entries(table, key)
+      let entries = all.filter { $0.seq > done }
+      if entries.count < all.count {
+        try UnfitRows(context: context).cut(entries, key: key, table, areAll: false)
+      } else {
+        for entry in entries { try context.deleteChange(entry.seq) }
+      }
+      counts[table.number, default: 0] += 1
+    }
+    for (table, key) in doubtful.dropFirst(unknown.count) {
       let entries = try index.entries(table, key).filter { $0.seq > done }
+      if entries.contains(where: { $0.operation == .update && $0.mask.isEmpty }) { continue }
       let row = try context.currentRow(table, key)
       if (try? RowTimeline(current: row, entries: entries, table: table)) != nil { continue }
       try UnfitRows(context: context).cut(entries, key: key, table, areAll: false)
@@ -34,6 +47,21 @@ struct CaptureOrder {
     try UnprovenTables(context).mark(tables.map(\.name))
     return tables.map { table in
       "\(table.name): a trigger of the application's wrote to \(counts[table.number] ?? 0) rows before the change that fired it was captured. Each such row's changes are one now, and the table is compared with the server. Make such triggers as plain ones, not TEMP ones; Salvor's are newer than them from its next look on."
+    }
+  }
+
+  /// An update of no column: `TriggerParts.logDoubt`.
+  private var isDoubt: String {
+    let masks = (0..<context.catalog.maskCount).map { "ifnull(m\($0), 0) = 0" }
+    return "op = \(LogOperation.update.rawValue) AND " + masks.joined(separator: " AND ")
+  }
+
+  private func rows(with condition: String, after done: Int64) throws -> [(CapturedTable, Key)] {
+    try context.connection.rows(
+      "SELECT DISTINCT t, \((0..<context.catalog.valueCount).map { "v\($0)" }.joined(separator: ", ")) FROM salvor_log WHERE seq > ?1 AND \(condition)",
+      .integer(done)
+    ).compactMap { row in
+      row[0].integer.flatMap { context.catalog.table(number: $0) }.map { ($0, Array(row[1...].prefix($0.keyCount))) }
     }
   }
 
