@@ -155,6 +155,7 @@ extension History {
   /// For a person who does it by hand: the schema, the devices, and a line for each step.
   public var script: String {
     var lines = ["# schema.json5", schema.text, ""]
+    if schema.hasCode { lines += ["# triggers on each device"] + schema.applicationTriggers() + [""] }
     for (number, device) in devices.enumerated() {
       let replaced = device.replacedStrategy.map { ", server-replaced: \($0)" } ?? ""
       lines.append(

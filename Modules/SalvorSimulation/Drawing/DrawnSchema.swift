@@ -143,6 +143,8 @@ public struct DrawnSchema: Sendable, Hashable {
   /// Triggers of the application's on each device, besides those of `touchesParent`.
   private var code: [String] = []
 
+  var hasCode: Bool { !code.isEmpty }
+
   /// - Parameter tables: parents before the tables that reference them.
   init(tables: [DrawnTable]) { self.tables = tables }
 

@@ -113,7 +113,12 @@ struct Oracle {
   /// An application's transaction on a device was committed.
   mutating func captured(_ device: Int, _ before: Contents, _ after: Contents) {
     for (name, row) in after where before[name] != row && synchronized.contains(name.table) {
-      guard let note = note(row, name), self.note(before[name], name) != note else { continue }
+      guard let note = note(row, name) else {
+        // A trigger of the application's has put another row in its place.
+        if self.note(before[name], name) != nil { pending[device][name] = nil }
+        continue
+      }
+      guard self.note(before[name], name) != note else { continue }
       // An edit of a row with an edit that was refused is made on what came with the refusal.
       madeOn[name, default: [:]][note] = pending[device][name] == nil ? self.note(before[name], name) : nil
       // What devices write to it is refused and erased, also where a program has made it again.
