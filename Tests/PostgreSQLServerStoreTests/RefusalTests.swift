@@ -5,6 +5,7 @@
   import Testing
 
   @testable import PostgreSQLServerStore
+  @testable import ServerStoreSupport
 
   /// What the application's own tables do with rows of devices: one row that they refuse stops no other, and none that they take is refused.
   @Suite(.enabled(if: PrivateCluster.isThere, "PostgreSQL is not installed here: these tests did not run"))
@@ -167,6 +168,34 @@
       let results = try await upload(store, [delete("item", "a"), update("item", "price", "b", "2.00", "2.001")])
       #expect(results.acceptedRequests == 2 && results.refused.isEmpty, "\(results.refused)")
       #expect(try rows("SELECT body FROM item ORDER BY id") == ["deleted", "here"])
+      await store.close()
+    }
+
+    @Test(
+      "What a trigger sets beside an update is fed to its sender, and nothing is where there is no trigger",
+      arguments: [1, 60])
+    func setBeside(count: Int) async throws {
+      try desk.execute(
+        """
+        CREATE TABLE item (id text PRIMARY KEY, body text, times integer NOT NULL DEFAULT 0);
+        CREATE TABLE plain (id text PRIMARY KEY, body text);
+        CREATE FUNCTION own() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN
+          NEW.times := OLD.times + 1; RETURN NEW; END$$;
+        CREATE TRIGGER counted BEFORE UPDATE ON item FOR EACH ROW EXECUTE FUNCTION own();
+        INSERT INTO item SELECT 'i' || n, 'old' FROM generate_series(1, \(count)) n;
+        INSERT INTO plain SELECT 'i' || n, 'old' FROM generate_series(1, \(count)) n
+        """)
+      let body = Column("body", .text, nullable: true)
+      let store = try await open(table("item", .text, body, Column("times", .integer)), table("plain", .text, body))
+      let changes = ["item", "plain"].flatMap { name in
+        (1...count).map { update(name, "body", .text("i\($0)"), "old", "new") }
+      }
+      #expect(try await upload(store, changes).acceptedRequests == Int64(2 * count))
+      #expect(try desk.integer("SELECT sum(times) FROM item") == Int64(count))
+      let fed = "SELECT count(DISTINCT v0) FROM salvor.salvor_change WHERE op = \(LogOperation.differs) AND t = "
+      for (number, wanted) in [(1, count), (2, 0)] {
+        #expect(try desk.integer(fed + "\(number)") == Int64(wanted))
+      }
       await store.close()
     }
 

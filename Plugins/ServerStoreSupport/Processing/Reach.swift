@@ -32,6 +32,13 @@ final class Reach {
   /// A synchronized table has triggers of the database's own.
   func hasTriggers() throws -> Bool { try catalog.tables.indices.contains { try !triggers(of: $0).isEmpty } }
 
+  /// Whether a trigger may have set columns of an updated row that the update did not name: the statement answers with what it set
+  /// itself.
+  func mayAlter(_ plan: ShapePlan) throws -> Bool {
+    guard connection.altersRows, plan.operation == .update, let place = plan.place else { return false }
+    return try !triggers(of: place).isEmpty
+  }
+
   // MARK: One statement
 
   /// Whether the statement of one change, which has just run, is to be undone, so that the change is looked at closely.

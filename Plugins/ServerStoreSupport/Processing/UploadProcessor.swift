@@ -522,7 +522,7 @@ package final class UploadProcessor {
         else { throw Undone() }
         return others
       }
-      for other in others {
+      for other in try reach.mayAlter(plan) ? Array(rows.indices.map { $0 - rows.startIndex }) : others {
         let (row, hash) = (rows[rows.startIndex + other].row, hashes[hashes.startIndex + other])
         tally.echo.feed(place, plan.key(of: row), hash)
       }
@@ -582,7 +582,7 @@ package final class UploadProcessor {
     guard changes == 1 else {
       return try plan.place.map { try tally.echo.isPassedOver($0, plan.key(of: row), hash, since: before) } ?? false
     }
-    if !isAsSent, let place = plan.place { tally.echo.feed(place, plan.key(of: row), hash) }
+    if let place = plan.place, try !isAsSent || reach.mayAlter(plan) { tally.echo.feed(place, plan.key(of: row), hash) }
     if plan.operation == .insert { try decision.foreign.noteMade(hash, on: made) }
     let accounted = tally.echo.lastAccounted
     let trace = try tally.echo.account(from: before, row: hash)
