@@ -65,17 +65,18 @@ extension StoreContext {
   }
 
   /// Requests captured since it was last looked at what edits or needs those in error. In order; requests are sorted. Nil: everything
-  /// has to be looked at (`StateName.errorsUpTo`).
+  /// has to be looked at (`StateName.errorsUpTo`), or it costs less to begin at those in error, which are fewer.
   func capturedSinceErrors() throws -> [RequestRange]? {
     guard let seen = try connection.state(.errorsUpTo)?.integer else { return nil }
+    let most = try count(in: .refused, .blocked)
     var captured: [RequestRange] = []
     try connection.query(
       "SELECT seq FROM salvor_log WHERE seq > ?1 AND op IN \(Self.changeOperations) ORDER BY seq", [.integer(seen)]
     ) { row in
       if captured.last.map({ $0.last < row.int64(0) }) ?? true { captured.append(try range(of: row.int64(0))) }
-      return true
+      return captured.count <= most
     }
-    return captured
+    return captured.count <= most ? captured : nil
   }
 
   private func ranges(where condition: String) throws -> [RequestRange] {

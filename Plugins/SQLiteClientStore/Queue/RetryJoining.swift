@@ -17,11 +17,9 @@ final class RetryJoining {
 
   /// Failed requests without a later edit stay as they are. With nothing under way. Answers as `join`.
   ///
-  /// - Parameter captured: what was captured since it was last looked for edits; nil: it never was.
+  /// - Parameter captured: what was captured since it was last looked for edits; nil: all of them are looked at.
   func joinEdited(by captured: [RequestRange]?) throws -> [RequestID: RequestID?] {
-    let failed = try context.failedRequests()
-    guard let captured, captured.count <= failed.count else { return try joinEdited(failed) }
-    return try joinEdited(try self.failed(besides: captured))
+    try joinEdited(try captured.map { try failed(besides: $0) } ?? context.failedRequests())
   }
 
   /// As the other, of some requests: failed ones, or such as have been displaced.

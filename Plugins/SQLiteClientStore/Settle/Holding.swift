@@ -80,10 +80,7 @@ struct Holding {
   private func isAllKnown() throws -> Bool {
     guard let captured = try context.capturedSinceErrors() else { return false }
     if captured.isEmpty { return true }
-    let failed = try context.failedRequests()
-    // Else what depends on the failed ones is found sooner.
-    guard captured.count <= failed.count else { return false }
-    return try DependenceLookup(context).dependents(among: captured, on: failed).isEmpty
+    return try DependenceLookup(context).dependents(among: captured, on: context.failedRequests()).isEmpty
   }
 
   /// What depends on a failed request is not sent: it is blocked by the oldest. True: some are blocked now.
