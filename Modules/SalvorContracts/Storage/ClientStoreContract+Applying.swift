@@ -379,6 +379,40 @@ extension ClientStoreContract {
       try await bench.settle(begun, commit: bench.nextCommit())
       try await bench.expectRows("seat", [[1, 7, 5], [2, 8, 1]])
     },
+    on(
+      ContractSchemas.seats, "a displaced insert whose key is inserted again keeps its values in the archive",
+      rule: "semantics 2, 8"
+    ) { bench in
+      try await bench.write(
+        .insert("seat", ["id": 3, "place": 9, "seats": 4]), .update("seat", [3], ["seats": 5]))
+      try await bench.download(full: ["seat"], rows: [("seat", [2, 9, 1])])
+      try await bench.write(.insert("seat", ["id": 3, "place": 10]))
+      try expectChanges(try await bench.commitUpload(), [#"insert seat ["id", "place", "seats"] [3, 10, 1]"#])
+      try await bench.download(rows: [("seat", [2, 8, 1])])
+      try await bench.expectRows("seat", [[2, 8, 1], [3, 10, 1]])
+      let entries = try await bench.archived()
+      try expectEqual(
+        entries.map(\.after),
+        [
+          [NamedValue("id", 3), NamedValue("place", 9), NamedValue("seats", 4)], [NamedValue("seats", 5)],
+        ], "the archive")
+      // A person asks for both.
+      let outcomes = try await bench.retry(Set(entries.map(\.id))).requests.map(\.outcome)
+      try expectEqual(outcomes, [.stands, .stands], "the report")
+      try await bench.expectRows("seat", [[2, 8, 1], [3, 9, 5]])
+    },
+    on(
+      ContractSchemas.circles, "what references a displaced row comes back when the row is inserted again",
+      rule: "semantics 2"
+    ) { bench in
+      try await bench.write(
+        .insert("node", ["id": "a", "label": "x"]), .insert("node", ["id": "b", "above": "a"]))
+      try await bench.download(full: ["node"], rows: [("node", ["c", .null, "x"])])
+      try await bench.write(.insert("node", ["id": "a"]))
+      try await bench.commitUpload()
+      try await bench.expectRows("node", [["a", .null, .null], ["b", "a", .null], ["c", .null, "x"]])
+      try expectEqual(try await bench.archived().map(\.key), [["a"]], "the archive")
+    },
     on(ContractSchemas.seats, "a group is displaced as a whole", rule: "semantics 1, 2") { bench in
       try await bench.write(
         .beginRequest(tag: "both"), .insert("seat", ["id": 1, "place": 7]), .insert("seat", ["id": 3, "place": 9]),

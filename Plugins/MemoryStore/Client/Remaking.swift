@@ -57,7 +57,8 @@ extension ClientContent {
   private func returningRequests(_ constraints: Constraints, _ basesMayBreak: Bool) -> [Int]? {
     let standing = requests.indices.filter { requests[$0].state != .kept }
     let all = Dependence(standing.map { requests[$0] }, on: bases, schema: schema)
-    let displaced = Set(standing.indices.filter { requests[standing[$0]].state == .displaced })
+    let displaced = Set(
+      standing.indices.filter { requests[standing[$0]].state == .displaced && !isPassed(standing[$0]) })
     // What stands needs no displaced one any more, whatever it was made on.
     func needs(_ place: Int) -> Set<Int> { all.needs(of: [place], among: displaced) }
     for place in displaced.sorted() {
@@ -74,6 +75,18 @@ extension ClientContent {
       }
     }
     return nil
+  }
+
+  /// A row that the displaced request made was inserted again since, and not deleted in between: below that insert it would say
+  /// nothing. Nothing waits for it.
+  private func isPassed(_ index: Int) -> Bool {
+    guard !requests[index].isOvertaken else { return false }
+    let others = requests.filter { $0.state != .kept && !$0.isPlainOffer }.flatMap(\.changes)
+    return requests[index].changes.contains { change in
+      change.operation == .insert
+        && others.filter { $0.row == change.row && $0.counter > change.counter && $0.operation != .update }
+          .min { $0.counter < $1.counter }?.operation == .insert
+    }
   }
 
   /// An offered delete comes before every request by effect: a row of the displaced request is to go.

@@ -172,13 +172,15 @@ extension WorkingRows {
   // MARK: Coming back
 
   /// Displaced requests that can stand again return, the oldest first: those that need no other displaced one, or that need
-  /// one another; with what depends on them where they cannot stand without.
+  /// one another; with what depends on them where they cannot stand without. An insert that a younger one has passed does not, and
+  /// nothing waits for it.
   func returnDisplaced() throws {
     guard try context.anyDisplaced() else { return }
     let dependence = try dependenceOfReturning()
     let overtaken = try context.overtaken()
-    var firsts = Set(dependence.displacedRequests.map(\.first))
-    var waiting = dependence.displacedRequests.filter { !overtaken.contains($0.first) }
+    let passed = try PassedInserts(context, index).requests()
+    var firsts = Set(dependence.displacedRequests.map(\.first)).subtracting(passed)
+    var waiting = dependence.displacedRequests.filter { firsts.contains($0.first) && !overtaken.contains($0.first) }
     guard !waiting.isEmpty else { return }
     var isAgain = true
     // One that returns may make room for another.
