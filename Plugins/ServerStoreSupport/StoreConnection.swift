@@ -77,6 +77,8 @@ package enum StoreFailure: Sendable, Hashable {
   case constraint
   /// A trigger of the application's refused the row, in its own words.
   case trigger
+  /// The statement took longer than a statement may.
+  case slow
   /// A lock of somebody else's was not given in time.
   case busy
   /// The transaction cannot go on beside another one: it is tried again whole.

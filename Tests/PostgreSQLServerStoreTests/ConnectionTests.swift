@@ -136,12 +136,27 @@
     func passwords() throws {
       for url in [
         "postgresql://user:hunter2@[bad", "host=/nowhere password=hunter2 dbname=a", "password=hunter2 nonsense",
-        "postgresql://user:hunter2@localhost:1/a",
+        "postgresql://user:hunter2@localhost:1/a", "postgresql://user:hunter2/3@127.0.0.1:5432/a",
+        "postgresql://user:hunter2@4@127.0.0.1/a", "postgresql://user:77/hunter2@127.0.0.1:5432/a",
+        "postgresql://user:1@hunter2@127.0.0.1/a", "postgresql://user:4/hunter2@127.0.0.1/a?connect_timeout=2",
       ] {
         let error = try #require(throws: SalvorError.self) { try PostgreSQLConnection(ConnectionSettings(url: url)) }
         #expect(!"\(error)".contains("hunter2"), "\(error)")
         #expect(!"\(ConnectionSettings(url: url))".contains("hunter2"))
       }
+    }
+
+    @Test("A url whose password is not percent-encoded is refused in Salvor's words, also by salvor check")
+    func unencoded() throws {
+      for url in ["postgresql://u:a/b@127.0.0.1:5432/d", "postgresql://u:a@b@127.0.0.1/d", "postgresql://u:1/b@h/d"] {
+        let error = try #require(throws: SalvorError.self) { try ConnectionSettings(url: url).parameters() }
+        #expect(error.code == .configuration && error.message.contains("%2F"), "\(error)")
+      }
+      for url in [
+        "postgresql://u:a%2Fb%40@127.0.0.1:5432/d", "postgresql://one:1,two:2/d",
+        "postgresql:///d?host=/run/a@b&port=5433",
+        "host=@socket dbname=d", "postgresql://u:a:b@localhost/d",
+      ] { #expect(throws: Never.self) { try ConnectionSettings(url: url).parameters() } }
     }
 
     @Test("Off this machine the server's certificate is checked, and a url cannot ask for less")

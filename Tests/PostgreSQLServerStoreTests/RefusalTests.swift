@@ -9,64 +9,15 @@
 
   /// What the application's own tables do with rows of devices: one row that they refuse stops no other, and none that they take is refused.
   @Suite(.enabled(if: PrivateCluster.isThere, "PostgreSQL is not installed here: these tests did not run"))
-  struct RefusalTests {
-    private let settings: ConnectionSettings
-    private let desk: PostgreSQLConnection
+  struct RefusalTests: Uploading {
+    let settings: ConnectionSettings
+    let desk: PostgreSQLConnection
 
     init() throws {
       settings = try #require(PrivateCluster.shared).database()
       desk = try PostgreSQLConnection(settings)
       try desk.execute("SET search_path = public")
     }
-
-    private func open(_ tables: Table...) async throws -> PostgreSQLServerStore {
-      let store = PostgreSQLServerStore(PostgreSQLServerStore.Options(url: settings.url, connections: 4))
-      _ = try await store.open(ServerSetup(schema: Schema(tables: tables)))
-      return store
-    }
-
-    private func table(_ name: String, _ key: ColumnType, _ columns: Column..., unique: [[String]] = []) -> Table {
-      Table(name, primaryKey: ["id"], columns: [Column("id", key)] + columns, unique: unique)
-    }
-
-    /// One upload of requests of one change each.
-    private func upload(
-      _ store: PostgreSQLServerStore, _ changes: [(shape: UploadShape, values: [Value])]
-    ) async throws -> UploadResults {
-      let remote = RemoteID(from: SystemRandom()), stamp = RequestStamp(from: SystemRandom())
-      try await store.register(remote, principal: "anna")
-      let head = try await store.sweep().number
-      var writer = UploadChunkWriter()
-      for (place, change) in changes.enumerated() {
-        let shape = writer.place(of: change.shape)
-        writer.beginChange(shape: shape, stamp: stamp, counter: Int64(place + 1), made: head)
-        for value in change.values { writer.value(value) }
-        writer.endChange()
-      }
-      let chunk = UploadChunk(
-        bytes: writer.finish(), firstCounter: writer.firstCounter, lastCounter: writer.lastCounter,
-        changeCount: writer.changeCount, isLast: true)
-      return try await store.process(
-        ProcessRequest(
-          remote: remote, sequence: SequenceID(from: SystemRandom()), principal: Principal(name: "anna"),
-          chunks: [chunk]))
-    }
-
-    private func insert(_ table: String, _ columns: [String], _ values: Value...) -> (UploadShape, [Value]) {
-      (UploadShape(table: table, operation: .insert, columns: columns), values)
-    }
-
-    private func update(_ table: String, _ column: String, _ key: Value, _ old: Value, _ new: Value)
-      -> (UploadShape, [Value])
-    {
-      (UploadShape(table: table, operation: .update, columns: [column]), [key, old, new])
-    }
-
-    private func delete(_ table: String, _ key: Value) -> (UploadShape, [Value]) {
-      (UploadShape(table: table, operation: .delete, columns: []), [key])
-    }
-
-    private func rows(_ sql: String) throws -> [String] { try desk.rows(sql).compactMap { $0[0].string } }
 
     @Test(
       "A key that is GENERATED ALWAYS AS IDENTITY takes the devices' values, of one row and of many",
@@ -103,6 +54,61 @@
       #expect(results.refused.first?.message.contains("the house is full") == true, "\(results.refused)")
       #expect(try desk.integer("SELECT count(*) FROM item WHERE body <> 'bad'") == Int64(2 * others))
       #expect(try desk.integer("SELECT count(*) FROM item") == Int64(2 * others))
+      await store.close()
+    }
+
+    @Test(
+      "What a trigger's author raised is told in his words, whatever state he names, and no cause is invented (semantics 8)",
+      arguments: [
+        "P0001", "check_violation", "unique_violation", "not_null_violation", "foreign_key_violation",
+        "integrity_constraint_violation", "restrict_violation", "invalid_parameter_value", "program_limit_exceeded",
+        "feature_not_supported", "query_canceled", "admin_shutdown", "serialization_failure", "deadlock_detected",
+        "lock_not_available", "data_corrupted",
+      ], [1, 20])
+    func raisedStates(state: String, others: Int) async throws {
+      try desk.execute(
+        """
+        CREATE TABLE item (id text PRIMARY KEY, body text);
+        CREATE FUNCTION own() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN
+          IF NEW.body = 'bad' THEN RAISE 'a note is required' USING ERRCODE = '\(state)'; END IF; RETURN NEW; END$$;
+        CREATE TRIGGER own BEFORE INSERT ON item FOR EACH ROW EXECUTE FUNCTION own()
+        """)
+      let store = try await open(table("item", .text, Column("body", .text, nullable: true)))
+      let bodies = (0..<others).map { "\($0)" } + ["bad"]
+      let results = try await upload(
+        store, bodies.enumerated().map { insert("item", ["id", "body"], .text("k\($0)"), .text($1)) })
+      #expect(results.acceptedRequests == Int64(others))
+      #expect(results.refused.map(\.reason) == [.constraint])
+      #expect(
+        results.refused.first?.message == "item: the server's database refused the row: a note is required",
+        "\(results.refused)")
+      await store.close()
+    }
+
+    @Test(
+      "A set that takes longer than a statement may is written in halves, and a row that does is refused by name (11.7)",
+      arguments: [false, true])
+    func timeLimit(hasSlowRow: Bool) async throws {
+      try desk.execute(
+        """
+        CREATE TABLE item (id text PRIMARY KEY, body text);
+        CREATE FUNCTION own() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN
+          PERFORM pg_sleep(CASE NEW.body WHEN 'slow' THEN 9 ELSE 0.06 END); RETURN NEW; END$$;
+        CREATE TRIGGER own BEFORE INSERT ON item FOR EACH ROW EXECUTE FUNCTION own()
+        """)
+      let item = table("item", .text, Column("body", .text, nullable: true))
+      // What is made at the first start may take longer.
+      await (try open(item)).close()
+      let store = try await open(item, timeLimit: 1500)
+      let bodies = (0..<40).map { hasSlowRow && $0 == 11 ? "slow" : "b" }
+      let results = try await upload(
+        store, bodies.enumerated().map { insert("item", ["id", "body"], .text("k\($0)"), .text($1)) })
+      #expect(results.acceptedRequests == (hasSlowRow ? 39 : 40))
+      #expect(results.refused.map(\.counter) == (hasSlowRow ? [12] : []))
+      if hasSlowRow {
+        #expect(results.refused.first?.message.hasPrefix("item: the server's database took longer") == true)
+      }
+      #expect(try desk.integer("SELECT count(*) FROM item") == (hasSlowRow ? 39 : 40))
       await store.close()
     }
 

@@ -98,8 +98,29 @@
         )
       }
       defer { PQconninfoFree(options) }
-      return Self.read(options)
+      let parts = Self.read(options)
+      try refuseMisread(parts)
+      return parts
     }
+
+    /// A `/` or `@` of a password that stands for itself ends it, and what follows is a host's name, a port or the database's for libpq, which
+    /// prints such.
+    private func refuseMisread(_ parts: [String: String]) throws {
+      let ports = (parts["port"] ?? "").split(separator: ",")
+      let hosts = (parts["host"] ?? "").split(separator: ",").filter { !$0.hasPrefix("@") && !$0.hasPrefix("/") }
+      let isMisread =
+        ports.contains { UInt16($0) == nil } || hosts.contains { $0.contains("@") }
+        || isURL
+          && (url.split(separator: "?")[0].split(separator: "@", omittingEmptySubsequences: false).count > 2
+            || parts["password"] == nil && parts["dbname"]?.contains("@") == true)
+      guard isMisread else { return }
+      throw SalvorError(
+        .configuration,
+        "The \(option) of the module postgresql has a port that is no number, or an @ or / that stands for itself. Its form is postgresql://USER@HOST:PORT/DATABASE; within a part, such as the password, @ is written %40, / is %2F, : is %3A, % is %25."
+      )
+    }
+
+    private var isURL: Bool { url.hasPrefix("postgresql://") || url.hasPrefix("postgres://") }
 
     private static func read(_ options: UnsafeMutablePointer<PQconninfoOption>) -> [String: String] {
       var found: [String: String] = [:]

@@ -19,6 +19,8 @@
     var logWidth = 1
     /// It has numbered nothing yet (`Sealing.numberOthers`).
     var isFirstSealing = true
+    /// What a function of the application's raises under a state that says "try again" is taken for its refusal of the row.
+    var isLastAttempt = true
     /// What is written by a transaction that numbers has its numbers at once (`Sealing.ownsTriggers`); nil: that was not asked yet.
     var ownsTriggers: Bool?
 
@@ -29,6 +31,10 @@
       var transactionSettings: String?
       /// Of the last statement.
       var changes = 0
+      /// How long a statement may take; nil: as long as it takes.
+      var timeLimit: Duration?
+      /// When the handle was last taken, to send a statement.
+      private(set) var began = ContinuousClock.now
       /// The last entry of the inbox that this transaction has numbered; nil: it numbers none.
       var numbered: Int64?
       /// The snapshot of the last sealing that a reader on this connection has met; nil: none.
@@ -49,6 +55,7 @@
         guard let handle else {
           throw SalvorError(.storage, "The connection to the database is closed. Open the store again.")
         }
+        began = .now
         return handle
       }
 
@@ -65,8 +72,11 @@
             throw SalvorError.postgreSQL(connection: handle)
           }
           // The server is about to end it.
-          defer { if state == "57P01" || state == "57P02" { close() } }
-          throw SalvorError.postgreSQL(result, sql: sql)
+          defer { if state == "57P01" || state == "57P02", !SalvorError.isRaised(result) { close() } }
+          var error = SalvorError.postgreSQL(result, sql: sql)
+          // Somebody may have ended it, too: PostgreSQL tells the two apart in words alone.
+          if state == "57014", let timeLimit, ContinuousClock.now - began >= timeLimit { error.context["slow"] = "yes" }
+          throw error
         }
       }
 
@@ -110,7 +120,9 @@
     /// What values look like as text must not follow the role's own settings.
     private func prepareSession() throws {
       try refuseForeignEncoding()
-      guard try !isBehindPooler() else {
+      let isPooled = try isBehindPooler()
+      link.timeLimit = try timeLimit()
+      guard !isPooled else {
         link.transactionSettings = sessionSettings.map { "SET LOCAL \($0)" }.joined(separator: "; ")
         return
       }
@@ -127,6 +139,15 @@
       ]
       if let timeout = settings.statementTimeout { values.append("statement_timeout = \(timeout)") }
       return values
+    }
+
+    /// Nil: there is none.
+    private func timeLimit() throws -> Duration? {
+      let limit =
+        try settings.statementTimeout
+        ?? once("SELECT setting FROM pg_catalog.pg_settings WHERE name = 'statement_timeout'").first?.first
+        .flatMap { $0.flatMap { Int64($0) } }
+      return limit.flatMap { $0 > 0 ? .milliseconds($0) : nil }
     }
 
     private func refuseForeignEncoding() throws {
@@ -294,8 +315,9 @@
     }
 
     package func failure(_ error: SalvorError) -> StoreFailure? {
-      guard error.fullIndex == nil else { return nil }
-      return error.sqlState.flatMap { StoreFailure(sqlState: $0, isRaised: error.context["raised"] != nil) }
+      guard error.fullIndex == nil, let state = error.sqlState else { return nil }
+      if error.isRaised { return StoreFailure(raised: state, isLastAttempt: isLastAttempt) }
+      return error.isOfTimeLimit ? .slow : StoreFailure(sqlState: state)
     }
   }
 

@@ -9,17 +9,31 @@
     static func postgreSQL(_ result: OpaquePointer?, sql: String?) -> SalvorError {
       func field(_ code: Int32) -> String? { PQresultErrorField(result, code).map { String(cString: $0) } }
       let state = field(Int32(cpq_sqlstate)) ?? "XX000"
-      let detail = words(state, field)
-      let (code, advice) = classification(state)
+      let isRaised = isRaised(result)
+      // Under whatever state its author raised it: they are his words, and the state says nothing of the database.
+      let detail = isRaised ? field(Int32(cpq_primary)) ?? "error" : words(state, field)
+      let (code, advice) = isRaised ? (.storage, "") : classification(state)
       var context = ["sqlstate": state, "detail": detail]
       if let sql { context["sql"] = sql }
-      if state.hasPrefix("54") { context["index"] = field(Int32(cpq_constraint)) }
-      // PostgreSQL names the line of the function: what its author raised, under whatever state.
-      if let called = field(Int32(cpq_context)), called.contains(" at RAISE") { context["raised"] = "yes" }
+      if isRaised {
+        context["raised"] = "yes"
+      } else if state.hasPrefix("54") {
+        context["index"] = field(Int32(cpq_constraint))
+      }
       let place = sql.map { " in: \(shortened($0))" } ?? ""
       return SalvorError(
         code, "PostgreSQL: \(detail) (\(state))\(place).\(advice)", context: context,
         retryAfterMilliseconds: code == .storageBusy ? retryMilliseconds : nil)
+    }
+
+    /// By a `RAISE` of a function of the application's: PostgreSQL names the function's line and this word, in every language. Quoted names
+    /// may have it, too.
+    static func isRaised(_ result: OpaquePointer?) -> Bool {
+      guard let context = PQresultErrorField(result, Int32(cpq_context)).map({ String(cString: $0) }),
+        let line = context.split(separator: "\n").first, line.contains("PL/pgSQL")
+      else { return false }
+      return line.split(separator: "\"", omittingEmptySubsequences: false).enumerated()
+        .contains { $0.offset.isMultiple(of: 2) && $0.element.contains("RAISE") }
     }
 
     /// The connection is gone or never was. libpq names host, port, user and database, never the password.
@@ -51,10 +65,16 @@
     private static let retryMilliseconds: Int64 = 1000
 
     /// A prepared statement does not fit a table any more that somebody has altered.
-    var isOfAlteredTable: Bool { sqlState == "0A000" || sqlState == "26000" }
+    var isOfAlteredTable: Bool { !isRaised && (sqlState == "0A000" || sqlState == "26000") }
 
     /// A lock was not given in time.
-    var isOfLock: Bool { sqlState == "55P03" }
+    var isOfLock: Bool { !isRaised && sqlState == "55P03" }
+
+    /// The statement took longer than it may.
+    var isOfTimeLimit: Bool { context["slow"] != nil }
+
+    /// By a function of the application's.
+    var isRaised: Bool { context["raised"] != nil }
 
     /// An index of Salvor's own cannot hold the key of a row: its name.
     var fullIndex: String? { context["index"].flatMap { PostgreSQLTables.keyIndexes.keys.contains($0) ? $0 : nil } }
@@ -67,14 +87,14 @@
       let table = field(Int32(cpq_table)), column = field(Int32(cpq_column))
       let constraint = field(Int32(cpq_constraint))
       switch state {
-      case "23505": return "unique constraint \(constraint ?? "") of \(table ?? "a table")"
-      case "23503": return "foreign key \(constraint ?? "") of \(table ?? "a table")"
-      // One without a name is what its partitions hold.
+      case "23505": if let constraint { return "unique constraint \(constraint) of \(table ?? "a table")" }
+      case "23503": if let constraint { return "foreign key \(constraint) of \(table ?? "a table")" }
       case "23514":
-        return constraint.map { "check constraint \($0) of \(table ?? "a table")" }
-          ?? "no partition of \(table ?? "a table") takes the row"
-      case "23502": return "\(table.map { "\($0)." } ?? "")\(column ?? "a column") is not nullable"
-      case "23P01": return "exclusion constraint \(constraint ?? "") of \(table ?? "a table")"
+        if let constraint { return "check constraint \(constraint) of \(table ?? "a table")" }
+        // One without a name is what its partitions hold.
+        if let table { return "no partition of \(table) takes the row" }
+      case "23502": if let column { return "\(table.map { "\($0)." } ?? "")\(column) is not nullable" }
+      case "23P01": if let constraint { return "exclusion constraint \(constraint) of \(table ?? "a table")" }
       case "22021", "22P05": return "a text is not valid UTF-8, or has the character U+0000"
       case "22003": return "a number is beyond the range of its column"
       case "22001": return "a text is longer than its column allows"
@@ -83,7 +103,9 @@
       if state.hasPrefix("22") {
         return "a value is not one of \(table.map { "\($0)." } ?? "")\(column ?? "its column's type")"
       }
-      if state.hasPrefix("23") { return "constraint \(constraint ?? "") of \(table ?? "a table")" }
+      if state.hasPrefix("23") {
+        return constraint.map { "constraint \($0) of \(table ?? "a table")" } ?? "a constraint"
+      }
       return field(Int32(cpq_primary)) ?? "error"
     }
 
@@ -110,8 +132,7 @@
   extension StoreFailure {
     /// What a state of the SQL standard means for a store; nil: nothing that it knows a way on from.
     ///
-    /// - Parameter isRaised: by a function of the application's.
-    init?(sqlState: String, isRaised: Bool) {
+    init?(sqlState: String) {
       switch sqlState {
       case "23505": self = .unique
       case "23503": self = .foreignKey
@@ -135,9 +156,14 @@
           return
         }
         // P0: of PL/pgSQL itself, a query that finds no row, an assertion.
-        guard isRaised || sqlState.hasPrefix("P0") else { return nil }
+        guard sqlState.hasPrefix("P0") else { return nil }
         self = .trigger
       }
+    }
+
+    /// What a function of the application's raised: the transaction is begun anew a few times where it says that another one is in the way.
+    init(raised sqlState: String, isLastAttempt: Bool) {
+      self = ["40001", "40P01", "55P03"].contains(sqlState) && !isLastAttempt ? .serialization : .trigger
     }
   }
 #endif

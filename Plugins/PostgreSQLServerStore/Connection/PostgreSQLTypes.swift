@@ -81,6 +81,15 @@
       integers.contains(type) || ["text", "character varying", "uuid", "bytea"].contains(type)
     }
 
+    /// Types whose equal values are the same bytes, in the table and in the log, which has a value's text: what a scope may go through.
+    static func tellsValuesApart(_ type: String) -> Bool {
+      integers.contains(type) || reals.contains(type)
+        || [
+          "boolean", "text", "character varying", "name", "uuid", "bytea", "date", "time without time zone",
+          "timestamp without time zone", "timestamp with time zone", "inet", "cidr", "macaddr", "macaddr8",
+        ].contains(type)
+    }
+
     /// What many values of a column of this type travel as, in an array; nil: as nothing that every value comes through unharmed.
     static func array(_ type: String) -> String? {
       switch type {

@@ -3,11 +3,12 @@
   import SalvorStorage
   import ServerStoreSupport
 
-  /// What tells that something was altered for a while and looks as before (docs/decisions/0185): a trigger that was disabled and enabled
-  /// again has another row in `pg_trigger`, a value of an enum that was renamed another label. `salvor_server` has what they were when
-  /// the triggers were looked at last.
+  /// What tells that something was altered and looks as before (docs/decisions/0185, 0197): a trigger that was disabled and enabled
+  /// again has another row in `pg_trigger`, a value of an enum that was renamed another label, a column that took another one's name
+  /// another number. `salvor_server` has what they were when the triggers were looked at last.
   struct CaptureMarks {
-    /// Row versions of Salvor's triggers on the table and its parts, and the labels of its enums, by OID.
+    /// Row versions of Salvor's triggers on the table and its parts, and the labels of its enums, by OID; the numbers of the columns that
+    /// travel, by name.
     var values: [String: String] = [:]
 
     enum Finding {
@@ -16,12 +17,15 @@
       case wereAway
       /// Rows are others than the log says, and that is no trigger's work: a label, or a `TRUNCATE` that did not see all rows.
       case changed
+      /// A column has another one's name. Triggers know it by its number: they look at the one of before.
+      case replaced
     }
 
     func finding(since before: CaptureMarks) -> Finding {
       // What a `TRUNCATE` has left.
       if before.values.isEmpty { return .changed }
       let others = values.filter { name, value in before.values[name].map { $0 != value } ?? false }
+      if others.keys.contains(where: { $0.hasPrefix("c") }) { return .replaced }
       if others.keys.contains(where: { $0.hasPrefix("e") }) { return .changed }
       return others.isEmpty ? .same : .wereAway
     }
@@ -52,7 +56,11 @@
         SELECT 'e' || e.oid, md5(e.enumlabel::text) FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
           JOIN pg_enum e ON e.enumtypid IN (t.oid, t.typelem, t.typbasetype)
           WHERE a.attrelid = to_regclass(?1) AND a.attnum > 0 AND NOT a.attisdropped
-        """, .text(Array("\(quoted(connection.settings.tablesIn)).\(quoted(table))".utf8)))
+        UNION ALL
+        SELECT 'c' || md5(a.attname::text), a.attnum::text FROM pg_attribute a
+          WHERE a.attrelid = to_regclass(?1) AND a.attnum > 0 AND NOT a.attisdropped AND a.attname::text IN (
+            SELECT json_array_elements_text(columns::json) FROM salvor_table WHERE t = ?2)
+        """, .text(Array("\(quoted(connection.settings.tablesIn)).\(quoted(table))".utf8)), .integer(number))
       return CaptureMarks(
         Dictionary(found.map { ($0[0].string ?? "", $0[1].string ?? "") }) { first, _ in first })
     }

@@ -81,6 +81,7 @@
         }
         if column.nullable, there.notNull { found.append((place, "is NOT NULL in the table, nullable in the schema")) }
       }
+      found += problemsOfScopes(of: table, facts)
       for column in facts.columns
       where table.columnIndex(column.name) == nil && !table.hasDropped(column.name) {
         let place = "\(table.name).\(column.name)"
@@ -124,6 +125,23 @@
           ))
       }
       return found
+    }
+
+    /// A scope compares values in the table and in the log: whoever may see one may not see another that is equal to it by its type.
+    private func problemsOfScopes(of table: Table, _ facts: TableFacts) -> [(place: String, what: String)] {
+      schema.columnsOfScopes(of: table).compactMap { name in
+        guard let column = facts.column(name) else { return nil }
+        let why: String
+        if column.isFolding {
+          why = "its collation holds texts equal that are not the same bytes. Give the column COLLATE \"C\""
+        } else if !column.isEnum, !PostgreSQLType.tellsValuesApart(column.type) {
+          why =
+            "\(column.type) holds values equal that are not the same bytes. Make it text COLLATE \"C\", uuid or an integer type"
+        } else {
+          return nil
+        }
+        return ("\(table.name).\(name)", "decides who sees a row (scope), and \(why), or take it out of the scope")
+      }
     }
 
     /// Devices enforce what the schema says of a row.

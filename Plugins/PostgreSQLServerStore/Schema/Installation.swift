@@ -275,7 +275,7 @@
         }
       }
       if let first = refusals.first {
-        let list = refusals.map(Self.worded)
+        let list = refusals.map(Self.worded).map { $0.hasSuffix(".") ? String($0.dropLast()) : $0 }
         throw SalvorError(
           .schemaRefused,
           "The database does not fit the schema: \(list.joined(separator: "; ")). Change the schema, or migrate the tables.",
@@ -336,17 +336,23 @@
           let seen = try DatabaseCheck(connection).marks(of: table.name, number)
           let capture = try DatabaseCheck(connection).capture(
             table.name, number, eachRow: needsRowTriggers(table.name))
-          if case .partsCame(let names) = capture { came[table.name] = names }
-          if capture == .interrupted { interrupted.insert(table.name) }
-          if capture != .lacking { marks[table.name] = seen }
-          if capture == .lacking {
+          switch capture {
+          case .whole: break
+          case .partsCame(let names): came[table.name] = names
+          case .interrupted: interrupted.insert(table.name)
+          case .replaced:
+            altered.insert(table.name)
+            notices.append(
+              "\(table.name): a column was renamed, and another one has its name now. The table's group is sent whole once."
+            )
+          case .lacking:
             notices.append(
               "\(table.name): a trigger of the change log was missing, disabled, or one that does not see all that is written, a part of the table is gone, a value of an enum was renamed, or a TRUNCATE did not see all rows. The table's group is sent whole once."
             )
-            generation += 1
-          } else if !found.isEmpty || before.grouping != table.group {
-            generation += 1
           }
+          let isLost = capture == .lacking || capture == .replaced
+          if !isLost { marks[table.name] = seen }
+          if isLost || !found.isEmpty || before.grouping != table.group { generation += 1 }
         } else {
           next += 1
           if !added.contains(table.name) {
@@ -459,7 +465,8 @@
     /// Parts have triggers of their own, and those that are none any more have none.
     private func captureParts(_ parts: [TablePart], of table: ServerTable, _ capture: ChangeCapture) throws {
       let check = DatabaseCheck(connection)
-      let uncaptured = parts.filter { !$0.isCaptured }
+      // Those that have triggers have them for the columns of before.
+      let uncaptured = parts.filter { !$0.isCaptured || altered.contains(table.name) }
       try run(uncaptured.flatMap { capture.statements(of: $0, capturesReplicas: capturesReplicas) })
       try run((came[table.name] ?? []).map(capture.entering))
       for gone in try check.knownParts(table.number) ?? [] where !parts.contains(where: { $0.name == gone }) {

@@ -7,8 +7,11 @@
   struct TableFacts {
     struct Column {
       var name: String
-      /// As `format_type` says it, of a domain its base.
+      /// As `format_type` says it, of a domain the type that all of its bases lead to.
       var type: String
+      var isEnum: Bool
+      /// Text under a collation that holds texts equal which are not the same bytes.
+      var isFolding: Bool
       var notNull: Bool
       var hasDefault: Bool
       var isGenerated: Bool
@@ -45,20 +48,27 @@
       guard try connection.integer("SELECT to_regclass(?1) IS NOT NULL", table) == 1 else { return nil }
       columns = try connection.rows(
         """
-        SELECT a.attname::text, format_type(CASE WHEN t.typtype = 'd' THEN t.typbasetype ELSE t.oid END, NULL),
+        SELECT a.attname::text, format_type(t.oid, NULL),
           a.attnotnull, a.atthasdef OR a.attidentity <> '', a.attgenerated <> '',
           coalesce(l.collname NOT IN ('C', 'POSIX', 'ucs_basic')
             AND NOT (l.collname = 'default' AND (SELECT datcollate IN ('C', 'POSIX') FROM pg_database
               WHERE datname = current_database())), false),
-          a.attidentity <> '' OR coalesce(pg_get_expr(d.adbin, d.adrelid) LIKE 'nextval(%', false)
-        FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid LEFT JOIN pg_collation l ON l.oid = a.attcollation
+          a.attidentity <> '' OR coalesce(pg_get_expr(d.adbin, d.adrelid) LIKE 'nextval(%', false),
+          t.typtype = 'e', NOT coalesce(l.collisdeterministic, true)
+        FROM pg_attribute a CROSS JOIN LATERAL (
+          WITH RECURSIVE base AS (SELECT t.oid, t.typtype, t.typbasetype FROM pg_type t WHERE t.oid = a.atttypid
+            UNION ALL SELECT t.oid, t.typtype, t.typbasetype FROM base b JOIN pg_type t ON t.oid = b.typbasetype
+            WHERE b.typtype = 'd')
+          SELECT oid, typtype FROM base WHERE typtype <> 'd') t
+        LEFT JOIN pg_collation l ON l.oid = a.attcollation
         LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
         WHERE a.attrelid = to_regclass(?1) AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
         """, table
       ).map { row in
         Column(
-          name: row[0].string ?? "", type: row[1].string ?? "", notNull: row[2] == 1, hasDefault: row[3] == 1,
-          isGenerated: row[4] == 1, isDrawn: row[6] == 1, isCollated: row[5] == 1)
+          name: row[0].string ?? "", type: row[1].string ?? "", isEnum: row[7] == 1, isFolding: row[8] == 1,
+          notNull: row[2] == 1, hasDefault: row[3] == 1, isGenerated: row[4] == 1, isDrawn: row[6] == 1,
+          isCollated: row[5] == 1)
       }
       var indexes: [Int64: Unique] = [:]
       for row in try connection.rows(

@@ -23,11 +23,14 @@
       case interrupted
       /// A trigger is away, a part has gone with its rows, or rows have changed that no trigger saw: nobody knows what the log lacks.
       case lacking
+      /// The same, and the triggers look at columns that others have taken the names of.
+      case replaced
     }
 
     func capture(_ table: String, _ number: Int64, eachRow: Bool) throws -> Capture {
-      guard try isCaptured(table, number, eachRow: eachRow) else { return .lacking }
       let finding = try knownMarks(number).map { try marks(of: table, number).finding(since: $0) } ?? .same
+      if finding == .replaced { return .replaced }
+      guard try isCaptured(table, number, eachRow: eachRow) else { return .lacking }
       if finding == .changed { return .lacking }
       let whole = finding == .same ? Capture.whole : .interrupted
       let parts = try parts(of: table, number)

@@ -26,6 +26,8 @@
 
     /// So often a transaction is begun anew that another one was in the way of.
     private static let attemptsMax = 12
+    /// And so often where a function of the application's says that another one was.
+    private static let raisedAttemptsMax = 4
 
     init(
       _ label: String, _ settings: ConnectionSettings, _ interruption: StoreInterruption,
@@ -46,6 +48,7 @@
         try interruption.check()
         let wasOpen = connection != nil
         let connection = try opened(logWidth)
+        connection.isLastAttempt = attempt > Self.raisedAttemptsMax
         do {
           return try body(connection)
         } catch {

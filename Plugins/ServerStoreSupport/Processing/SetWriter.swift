@@ -231,7 +231,7 @@ struct SetWriter {
   /// A foreign key of an adopted table that the schema does not name, or a trigger that waits for the end.
   private func leftBroken() throws -> Broken? {
     guard let error = try connection.unresolved else { return nil }
-    if connection.failure(error) == .trigger { return Broken(text: refusal(error)) }
+    if [.trigger, .slow].contains(connection.failure(error)) { return Broken(text: refusal(error)) }
     return Broken(
       text: RefusalText(
         .constraint, "A foreign key of the server's database is broken by the request. Correct its rows."))
@@ -253,6 +253,12 @@ struct SetWriter {
     if connection.failure(error) == .value {
       return RefusalText(
         .notStorable, "\(place)he server's database cannot store a value of the row. Correct the value.")
+    }
+    if connection.failure(error) == .slow {
+      return RefusalText(
+        .constraint,
+        "\(place)he server's database took longer for \(row) than a statement may take there. Send it again, or change it."
+      )
     }
     let words = String(error.storeDetail.prefix(Self.messageCharactersMax))
     if isTrigger {

@@ -258,7 +258,9 @@ private struct TextOfShape {
     var sql: String
     switch operation {
     case .insert:
-      let values = names.indices.map(value).joined(separator: ", ")
+      // What the scope looks at is of its column's type in both places, or the database may take it for two: of a domain, and of its base.
+      let scoped = filter?.columns ?? []
+      let values = names.indices.map { scoped.contains(names[$0]) ? typed($0) : value($0) }.joined(separator: ", ")
       sql = "INSERT INTO \(table.sql) (\(quotedNames(names))) \(table.dialect.overriding)"
       sql += filter == nil && rows == nil ? "VALUES (\(values))" : "SELECT \(values)"
       if let rows { sql += " FROM \(rows)" }

@@ -171,6 +171,21 @@ extension ServerTable {
 }
 
 extension Schema {
+  /// The columns of a table that the scopes of others go through (`via:`).
+  func exports(of table: Table) -> [String] {
+    tables.flatMap(\.scopeColumns).compactMap { scope in
+      if case .via(table.name, let column) = scope.source { column } else { nil }
+    }.withoutRepetitions
+  }
+
+  /// The columns of a table that scopes look at: its own scope's, references that inherit one, and what others go through.
+  package func columnsOfScopes(of table: Table) -> [String] {
+    let deciding =
+      scopeAlternatives(of: table).isEmpty
+      ? [] : table.scopeColumns.map(\.column) + table.references.filter(\.inheritsScope).map(\.column)
+    return (deciding + exports(of: table)).withoutRepetitions
+  }
+
   /// A table's scope that depends on itself says nothing.
   package func refuseScopeCircles() throws {
     for table in tables {
@@ -286,14 +301,8 @@ package struct ServerTable: Sendable {
     keyPlaces = table.primaryKey.compactMap { name in columns.firstIndex { $0.name == name } }
     alternatives = schema.scopeAlternatives(of: table)
     edges = alternatives.flatMap(\.joins).map(ScopeEdge.init).withoutRepetitions
-    exports =
-      schema.tables.flatMap(\.scopeColumns).compactMap { scope in
-        if case .via(table.name, let column) = scope.source { column } else { nil }
-      }.withoutRepetitions
-    let deciding =
-      alternatives.isEmpty
-      ? [] : table.scopeColumns.map(\.column) + table.references.filter(\.inheritsScope).map(\.column)
-    relevant = (deciding + exports).withoutRepetitions
+    exports = schema.exports(of: table)
+    relevant = schema.columnsOfScopes(of: table)
     let folds = uniqueIndexes.filter(\.isPrimaryKey).contains { $0.columns.contains { !$0.isBinary } }
     let isKey = table.primaryKey.enumerated().map { place, name in
       let column = "x.\(quoted(name))", slot = "?\(place + 1)"
