@@ -420,11 +420,35 @@ public struct FeedPage: Sendable {
   public var share: Double?
   /// Rows that are larger than `Limits.sentRowBytesMax`, or that have a blob above `blobBytesMax`: they do not come, and a device that had one loses it.
   public var leftOut: [RowPlace] = []
+  /// On the last page: values that the reader's scope asks for, and that no row can have as they are written.
+  public var unfit: [UnfitValue] = []
   /// By default it has no rows, and its share is not told.
   public init(bytes: [UInt8], position: String?, groups: [GroupState]?) {
     self.bytes = bytes
     self.position = position
     self.groups = groups
+  }
+}
+
+/// A value that a scope asks for, and that the database's type of the column does not have.
+public struct UnfitValue: Sendable, Hashable {
+  /// The table's name.
+  public var table: String
+  /// The column that the scope looks at.
+  public var column: String
+  /// As the database calls it.
+  public var type: String
+  /// As the scope has it.
+  public var value: Value
+  /// A subscription asks for it; else the principal or its credential does.
+  public var isSubscribed: Bool
+  /// Takes all as they are.
+  public init(table: String, column: String, type: String, value: Value, isSubscribed: Bool) {
+    self.table = table
+    self.column = column
+    self.type = type
+    self.value = value
+    self.isSubscribed = isSubscribed
   }
 }
 

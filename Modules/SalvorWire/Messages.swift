@@ -282,6 +282,11 @@ public enum Problem {
   /// The problem that tells of an error. The facts of the error's context stand beside the standard members, in the
   /// order of their names; a delay stands there as `retryAfterMilliseconds`.
   public static func json(_ error: SalvorError) -> JSONValue {
+    // A statement of the server's database is its own: the log has it.
+    var error = error
+    if let sql = error.context.removeValue(forKey: "sql") {
+      error.message = error.message.replacing(" in: \(sql)", with: "").replacing(" in: \(sql.prefix(600))…", with: "")
+    }
     var members: [JSONValue.Member] = [
       .init("type", .string("about:blank")),
       .init("title", .string(error.code.rawValue)),

@@ -54,11 +54,24 @@
 
     func unlogged(_ value: Value, _ type: String) -> Value { PostgreSQLType.value(value, type) }
     func parameter(_ slot: String, _ type: String) -> String { "CAST(\(slot) AS \(type.isEmpty ? "text" : type))" }
+    func written(_ value: Value, _ type: String) -> Value {
+      PostgreSQLType.isWritten(value, type) == false ? .null : value
+    }
+    func writtenSlot(_ type: String) -> String {
+      PostgreSQLType.isWritten(.text([]), type) == nil ? "salvor_value(?, NULL::\(type))" : "?"
+    }
     func untyped(_ value: Value) -> Value {
       if case .blob(let bytes) = value { .text(hexadecimal(bytes)) } else { value }
     }
     func excludes(_ value: PayloadReader.Item, _ type: String, names: Bool) -> Bool {
       PostgreSQLType.excludes(value, type, names: names)
+    }
+    func wanted(_ value: PayloadReader.Item, _ type: String) -> String {
+      guard type == "uuid", case .text(let bytes) = value, !PostgreSQLType.lacks(bytes, PostgreSQLType.uuid) else {
+        return "Correct it."
+      }
+      return
+        "Write it in lower case: PostgreSQL does, and a key in other letters is another key on a device. Give the row a new key, or have the application make keys in lower case."
     }
     /// A column that is `GENERATED ALWAYS AS IDENTITY` takes a device's value, too.
     var overriding: String { "OVERRIDING SYSTEM VALUE " }

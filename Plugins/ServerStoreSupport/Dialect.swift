@@ -24,12 +24,18 @@ package protocol Dialect: Sendable {
   func unlogged(_ value: Value, _ type: String) -> Value
   /// A parameter whose type the statement does not tell by itself.
   func parameter(_ slot: String, _ type: String) -> String
+  /// A value that somebody's scope asks for, in a column of this type; NULL where no value of the type is written so: the log has texts.
+  func written(_ value: Value, _ type: String) -> Value
+  /// The parameter of such a value, beside the column: NULL where the database alone knows that no value of the type is written so.
+  func writtenSlot(_ type: String) -> String
   /// A value as `salvor_server` holds it, whose column has no type where the database has such.
   func untyped(_ value: Value) -> Value
   /// No value of a column of this type, whatever it is compared with or put into; false: it may be one.
   ///
   /// - Parameter names: it is a row's key, or the key of another one.
   func excludes(_ value: PayloadReader.Item, _ type: String, names: Bool) -> Bool
+  /// What the person may do about such a value, as a sentence.
+  func wanted(_ value: PayloadReader.Item, _ type: String) -> String
   /// Between the columns of an `INSERT` and its values: what it gives stands, whatever the database would have given.
   var overriding: String { get }
   /// A value of this type that no row has, for a moment; nil: any of the schema's type does.
@@ -73,8 +79,11 @@ extension Dialect {
   package func unlogged(_ expression: String, _ type: String) -> String { expression }
   package func unlogged(_ value: Value, _ type: String) -> Value { value }
   package func parameter(_ slot: String, _ type: String) -> String { slot }
+  package func written(_ value: Value, _ type: String) -> Value { value }
+  package func writtenSlot(_ type: String) -> String { "?" }
   package func untyped(_ value: Value) -> Value { value }
   package func excludes(_ value: PayloadReader.Item, _ type: String, names: Bool) -> Bool { false }
+  package func wanted(_ value: PayloadReader.Item, _ type: String) -> String { "Correct it." }
   package var overriding: String { "" }
   package func standIn(_ type: String, _ random: Int64) -> Value? { nil }
   package func insertingFree(_ insert: String) -> String { insert }

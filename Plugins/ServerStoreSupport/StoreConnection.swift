@@ -60,6 +60,9 @@ package protocol StoreConnection: AnyObject {
   /// What refuses rows and was not checked yet: a foreign key, or what else the database proves later. Nil: nothing does.
   var unresolved: SalvorError? { get throws }
 
+  /// The first of these values that its column cannot hold, and the column's type in the database's words; nil: the database does not say it.
+  func misfit(in table: String, _ values: [(column: String, value: Value)]) throws -> (column: String, type: String)?
+
   /// What an error of this database says.
   func failure(_ error: SalvorError) -> StoreFailure?
 }
@@ -202,6 +205,9 @@ extension StoreConnection {
   package func stream(_ sql: String) throws -> Statement { try cached(sql) }
   package var endsOnFailure: Bool { false }
   package var altersRows: Bool { false }
+  package func misfit(in table: String, _ values: [(column: String, value: Value)]) throws -> (
+    column: String, type: String
+  )? { nil }
   package func numberWritten() throws {}
   package func proveMoment(of tables: [String]) throws {}
   package var unnumberedColumns: String { "" }

@@ -313,7 +313,8 @@ actor PageSource {
       engine.activity.noteDownload(of: remote, page.groups ?? [])
       var end: [JSONValue.Member] = [.init("groups", .array((page.groups ?? []).map(\.json)))]
       let notices =
-        (subscriptions.map { principal.notices(on: $0, in: engine.configuration.schema) } ?? []) + leftOut.map(notice)
+        (subscriptions.map { principal.notices(on: $0, in: engine.configuration.schema) } ?? [])
+        + page.unfit.map(\.notice) + leftOut.map(notice)
       if !notices.isEmpty { end.append(.init("notices", .array(notices.map(JSONValue.string)))) }
       line = ["end": .object(end)]
     }
@@ -344,6 +345,14 @@ extension Principal {
       }
     }
     return notices
+  }
+}
+
+extension UnfitValue {
+  /// For the person on the device.
+  fileprivate var notice: String {
+    "\(table).\(column) is \(type) in the server's database, which has no value written \(JSONValue(value).text): "
+      + (isSubscribed ? "the subscription to it brings nothing." : "what your credential allows by it brings nothing.")
   }
 }
 

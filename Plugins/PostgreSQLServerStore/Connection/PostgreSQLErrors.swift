@@ -19,6 +19,7 @@
         context["raised"] = "yes"
       } else if state.hasPrefix("54") {
         context["index"] = field(Int32(cpq_constraint))
+        context["limit"] = detail
       }
       let place = sql.map { " in: \(shortened($0))" } ?? ""
       return SalvorError(

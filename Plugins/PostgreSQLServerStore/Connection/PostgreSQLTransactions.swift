@@ -59,5 +59,26 @@
         throw error
       }
     }
+
+    /// A key that may be proved later is proved with its statement all the same: who takes a value is known by that.
+    package func deferReferences() throws {
+      let keys = try scalar(
+        """
+        SELECT string_agg(DISTINCT format('%I.%I', n.nspname, c.conname), ', ') FROM pg_constraint c
+          JOIN pg_namespace n ON n.oid = c.connamespace WHERE c.condeferrable AND c.contype IN ('p', 'u', 'x')
+        """)?.string
+      try execute("SET CONSTRAINTS ALL DEFERRED\(keys.map { "; SET CONSTRAINTS \($0) IMMEDIATE" } ?? "")")
+    }
+    package func checkReferences() throws { try execute("SET CONSTRAINTS ALL IMMEDIATE") }
+    package var unresolved: SalvorError? {
+      get throws {
+        do {
+          try attempt { try checkReferences() }
+          return nil
+        } catch let error as SalvorError where refusesRow(error) {
+          return error
+        }
+      }
+    }
   }
 #endif

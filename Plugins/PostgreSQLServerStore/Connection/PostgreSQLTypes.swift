@@ -86,7 +86,7 @@
       integers.contains(type) || reals.contains(type)
         || [
           "boolean", "text", "character varying", "name", "uuid", "bytea", "date", "time without time zone",
-          "timestamp without time zone", "timestamp with time zone", "inet", "cidr", "macaddr", "macaddr8",
+          "timestamp without time zone", "timestamp with time zone", "cidr", "macaddr", "macaddr8",
         ].contains(type)
     }
 
@@ -170,6 +170,33 @@
         }
       case .text(let bytes):
         isUnstorable(bytes) || (type == "uuid" && !isUUID(bytes, inCapitals: !names))
+      }
+    }
+
+    /// Whether a value of the type may be written so, as the log and the devices have it; nil: the database knows (`salvor_value`).
+    static func isWritten(_ value: Value, _ type: String) -> Bool? {
+      let text: [UInt8]? = if case .text(let bytes) = value { bytes } else { nil }
+      switch type {
+      case "", "text", "character varying", "name":
+        return text.map { !$0.withUnsafeBufferPointer(isUnstorable) } ?? true
+      case "smallint", "integer", "bigint", "boolean":
+        let number: Int64? =
+          if case .integer(let number) = value { number } else {
+            text.flatMap { Int64(String(decoding: $0, as: UTF8.self)) }
+          }
+        guard let number, text.map({ $0 == Array("\(number)".utf8) }) ?? true else { return false }
+        switch type {
+        case "smallint": return Int16(exactly: number) != nil
+        case "integer": return Int32(exactly: number) != nil
+        case "boolean": return number == 0 || number == 1
+        default: return true
+        }
+      case "real", "double precision":
+        guard let text else { return true }
+        return Double(String(decoding: text, as: UTF8.self)).map { self.text($0).utf8.elementsEqual(text) } ?? false
+      case "uuid": return text?.withUnsafeBufferPointer { isUUID($0, inCapitals: false) } ?? false
+      case "bytea": return text == nil
+      default: return nil
       }
     }
 

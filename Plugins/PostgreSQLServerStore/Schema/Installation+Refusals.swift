@@ -129,19 +129,35 @@
 
     /// A scope compares values in the table and in the log: whoever may see one may not see another that is equal to it by its type.
     private func problemsOfScopes(of table: Table, _ facts: TableFacts) -> [(place: String, what: String)] {
-      schema.columnsOfScopes(of: table).compactMap { name in
-        guard let column = facts.column(name) else { return nil }
+      let names = schema.columnsOfScopes(of: table)
+      var found: [(place: String, what: String)] = []
+      for name in names {
+        guard let column = facts.column(name) else { continue }
         let why: String
         if column.isFolding {
           why = "its collation holds texts equal that are not the same bytes. Give the column COLLATE \"C\""
-        } else if !column.isEnum, !PostgreSQLType.tellsValuesApart(column.type) {
+        } else if column.isEnum {
+          guard column.isDomain else { continue }
+          why = "PostgreSQL compares a domain over an enum with no value of the enum. Make it the enum itself"
+        } else if !PostgreSQLType.tellsValuesApart(column.type) {
           why =
             "\(column.type) holds values equal that are not the same bytes. Make it text COLLATE \"C\", uuid or an integer type"
         } else {
-          return nil
+          continue
         }
-        return ("\(table.name).\(name)", "decides who sees a row (scope), and \(why), or take it out of the scope")
+        found.append(
+          ("\(table.name).\(name)", "decides who sees a row (scope), and \(why), or take it out of the scope"))
       }
+      // Two columns of different collations, neither of them the database's own, are compared by none (42P22).
+      for name in (table.primaryKey + names).withoutRepetitions {
+        guard let column = facts.column(name), column.hasOwnCollation, !column.isFolding else { continue }
+        found.append(
+          (
+            "\(table.name).\(name)",
+            "has a collation of its own, and PostgreSQL does not compare it with the change log's. Give the column COLLATE \"C\", or the database's own collation"
+          ))
+      }
+      return found
     }
 
     /// Devices enforce what the schema says of a row.

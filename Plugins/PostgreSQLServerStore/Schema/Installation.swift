@@ -373,6 +373,7 @@
           types: table.travelling.map { facts.column($0.name)?.type ?? "text" })
         made.lax = made.placesNeverNull { facts.column($0)?.notNull == false }
         made.defersKeys = try DatabaseCheck(connection).defersKeys(table.name)
+        made.hasHeirs = try DatabaseCheck(connection).parts(of: table.name, number).contains { !$0.isPartition }
         notices += made.note(facts.actingKeys, schema)
         if table.maintained == .dual, let drawn = table.primaryKey.first(where: { facts.column($0)?.isDrawn == true }) {
           notices.append(

@@ -6,7 +6,7 @@
   enum PostgreSQLTables {
     /// The number of this layout. A release whose layout only adds to that of an earlier one leaves `formatServed` as it is: then both
     /// serve the database for the length of a rolling update. A database whose `formatServed` is later than this is refused.
-    static let format: Int64 = 4
+    static let format: Int64 = 5
     /// The oldest layout whose release may serve a database of this one.
     static let formatServed: Int64 = 1
 
@@ -16,7 +16,7 @@
     static let processLock: Int64 = 0x5341_4C56_4F53
 
     static func statements(_ settings: ConnectionSettings) -> [String] {
-      ["CREATE SCHEMA IF NOT EXISTS \(quoted(settings.schema))"] + log + books.flatMap(translated)
+      ["CREATE SCHEMA IF NOT EXISTS \(quoted(settings.schema))", value] + log + books.flatMap(translated)
         + [
           "CREATE INDEX IF NOT EXISTS salvor_remote_principal ON salvor_remote (principal) WHERE deleted = 0",
           """
@@ -47,6 +47,17 @@
           """,
         ]
     }
+
+    /// A text as a value of the type of `kind`; NULL where none is written so.
+    private static let value = """
+      CREATE OR REPLACE FUNCTION salvor_value(given text, kind anyelement) RETURNS anyelement LANGUAGE plpgsql STABLE AS $salvor$
+      DECLARE found kind%TYPE;
+      BEGIN
+        found := given;
+        RETURN CASE WHEN found::text = given COLLATE "C" THEN found END;
+      EXCEPTION WHEN data_exception THEN RETURN NULL;
+      END $salvor$
+      """
 
     private static let log = [
       // What was written and has no number yet. `id` is the order within a transaction, and of two writes of one row.

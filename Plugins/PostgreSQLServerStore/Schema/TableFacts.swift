@@ -10,6 +10,9 @@
       /// As `format_type` says it, of a domain the type that all of its bases lead to.
       var type: String
       var isEnum: Bool
+      var isDomain: Bool
+      /// Another one than the database's own and "C".
+      var hasOwnCollation: Bool
       /// Text under a collation that holds texts equal which are not the same bytes.
       var isFolding: Bool
       var notNull: Bool
@@ -54,7 +57,7 @@
             AND NOT (l.collname = 'default' AND (SELECT datcollate IN ('C', 'POSIX') FROM pg_database
               WHERE datname = current_database())), false),
           a.attidentity <> '' OR coalesce(pg_get_expr(d.adbin, d.adrelid) LIKE 'nextval(%', false),
-          t.typtype = 'e', NOT coalesce(l.collisdeterministic, true)
+          t.typtype = 'e', NOT coalesce(l.collisdeterministic, true), t.oid <> a.atttypid, coalesce(l.oid NOT IN (100, 950), false)
         FROM pg_attribute a CROSS JOIN LATERAL (
           WITH RECURSIVE base AS (SELECT t.oid, t.typtype, t.typbasetype FROM pg_type t WHERE t.oid = a.atttypid
             UNION ALL SELECT t.oid, t.typtype, t.typbasetype FROM base b JOIN pg_type t ON t.oid = b.typbasetype
@@ -66,7 +69,8 @@
         """, table
       ).map { row in
         Column(
-          name: row[0].string ?? "", type: row[1].string ?? "", isEnum: row[7] == 1, isFolding: row[8] == 1,
+          name: row[0].string ?? "", type: row[1].string ?? "", isEnum: row[7] == 1, isDomain: row[9] == 1,
+          hasOwnCollation: row[10] == 1, isFolding: row[8] == 1,
           notNull: row[2] == 1, hasDefault: row[3] == 1, isGenerated: row[4] == 1, isDrawn: row[6] == 1,
           isCollated: row[5] == 1)
       }

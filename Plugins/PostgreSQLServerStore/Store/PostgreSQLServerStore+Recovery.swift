@@ -58,7 +58,7 @@
     public func backup(to path: String) async throws {
       throw SalvorError(
         .usage,
-        "PostgreSQL makes its own copies: use pg_dump of the whole database, or pg_basebackup and its log (docs/guides/postgresql.md). Nothing was written to \(path)."
+        "PostgreSQL makes its own copies: use pg_dump of the whole database, or pg_basebackup and its log (docs/guides/postgresql.md).\(path.isEmpty ? "" : " Nothing was written to \(path).")"
       )
     }
 

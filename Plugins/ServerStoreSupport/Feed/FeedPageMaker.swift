@@ -211,7 +211,7 @@ package struct FeedPageMaker {
     try scanTables()
     if position.scan == nil {
       try feedChanges()
-      if position.fed >= state.headSequence { return .page(lastPage(), hints: hints) }
+      if position.fed >= state.headSequence { return .page(try lastPage(), hints: hints) }
     }
     let rows = writer.upserts
     var page = FeedPage(bytes: writer.finish(), position: position.text, groups: nil)
@@ -228,13 +228,14 @@ package struct FeedPageMaker {
     return Double(position.fed - lowest) / Double(state.headSequence - lowest)
   }
 
-  private mutating func lastPage() -> FeedPage {
+  private mutating func lastPage() throws -> FeedPage {
     var page = FeedPage(
       bytes: writer.finish(), position: nil,
       groups: position.groups.map {
         Self.ended($0.name, $0.digest, scopes[$0.name]?.wanted, at: state.head, catalog, now: now)
       })
     page.leftOut = leftOut
+    page.unfit = try catalog.unfitValues(of: scopes.mapValues(\.wanted), connection)
     return page
   }
 

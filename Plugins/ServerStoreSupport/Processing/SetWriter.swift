@@ -25,6 +25,7 @@ struct SetWriter {
     var error: SalvorError
     var table: String
     var hash: UInt64
+    var row: OverlayRow
   }
 
   init(_ rows: RowReader, _ reach: Reach) {
@@ -56,7 +57,7 @@ struct SetWriter {
     do {
       return try outcome(try connection.savepoint("salvor_rows") { try run(ordered) }, wasParked: false)
     } catch let refused as RefusedRow {
-      let text = refusal(refused.error, of: refused.table)
+      let text = try refusal(refused.error, of: refused.table, refused.row)
       guard isUnique(refused.error) else { return Outcome(broken: Broken(text: text, rows: [refused.hash])) }
       // A database checks unique values row by row: a value that another row of the set gives up must be free first.
       do {
@@ -92,7 +93,7 @@ struct SetWriter {
       try body()
     } catch let error as SalvorError where connection.refusesRow(error) {
       try connection.refuseRolledBack(error)
-      throw RefusedRow(error: error, table: catalog.tables[row.table].name, hash: hash(of: row))
+      throw RefusedRow(error: error, table: catalog.tables[row.table].name, hash: hash(of: row), row: row)
     }
   }
 
@@ -231,7 +232,7 @@ struct SetWriter {
   /// A foreign key of an adopted table that the schema does not name, or a trigger that waits for the end.
   private func leftBroken() throws -> Broken? {
     guard let error = try connection.unresolved else { return nil }
-    if [.trigger, .slow].contains(connection.failure(error)) { return Broken(text: refusal(error)) }
+    if [.trigger, .slow].contains(connection.failure(error)) { return Broken(text: try refusal(error)) }
     return Broken(
       text: RefusalText(
         .constraint, "A foreign key of the server's database is broken by the request. Correct its rows."))
@@ -241,23 +242,32 @@ struct SetWriter {
   private static let messageCharactersMax = 1000
 
   /// - Parameter table: nil: what is proved at the end names none.
-  private func refusal(_ error: SalvorError, of table: String? = nil) -> RefusalText {
+  private func refusal(_ error: SalvorError, of table: String? = nil, _ row: OverlayRow? = nil) throws -> RefusalText {
     // The words of its RAISE, which its author wrote for the person who reads them.
     let isTrigger = connection.failure(error) == .trigger
-    let (place, row) = (table.map { "\($0): t" } ?? "T", table.map { "a row of \($0)" } ?? "a row")
+    let (place, name) = (table.map { "\($0): t" } ?? "T", table.map { "a row of \($0)" } ?? "a row")
     if catalog.withholdsMessages {
       let what = isTrigger ? "trigger" : "constraint"
       return RefusalText(
-        .constraint, "A \(what) of the server's database refused \(row). Correct the row.")
+        .constraint, "A \(what) of the server's database refused \(name). Correct the row.")
     }
     if connection.failure(error) == .value {
+      if let row, let table, let misfit = try misfit(row) {
+        return RefusalText(
+          .notStorable,
+          "\(table).\(misfit.column): the server's database cannot store the value as \(misfit.type). Correct it.")
+      }
+      if let limit = error.context["limit"] {
+        return RefusalText(
+          .notStorable, "\(place)he server's database cannot store the row: \(limit). Make it smaller.")
+      }
       return RefusalText(
         .notStorable, "\(place)he server's database cannot store a value of the row. Correct the value.")
     }
     if connection.failure(error) == .slow {
       return RefusalText(
         .constraint,
-        "\(place)he server's database took longer for \(row) than a statement may take there. Send it again, or change it."
+        "\(place)he server's database took longer for \(name) than a statement may take there. Send it again, or change it."
       )
     }
     let words = String(error.storeDetail.prefix(Self.messageCharactersMax))
@@ -266,6 +276,17 @@ struct SetWriter {
     }
     // The database's own words: names of tables, columns and constraints, no values.
     return RefusalText(.constraint, "\(words). Correct the row.")
+  }
+}
+
+extension SetWriter {
+  /// Of what is new in the row.
+  private func misfit(_ row: RowOverlay.Entry) throws -> (column: String, type: String)? {
+    guard let now = row.now else { return nil }
+    let columns = catalog.tables[row.table].columns
+    let places = now.indices.filter { !now[$0].isNull && row.before?[$0] != now[$0] }
+    return try connection.misfit(
+      in: catalog.tables[row.table].name, places.map { (column: columns[$0].name, value: now[$0]) })
   }
 }
 

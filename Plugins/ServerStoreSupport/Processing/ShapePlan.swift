@@ -258,13 +258,19 @@ private struct TextOfShape {
     var sql: String
     switch operation {
     case .insert:
-      // What the scope looks at is of its column's type in both places, or the database may take it for two: of a domain, and of its base.
-      let scoped = filter?.columns ?? []
-      let values = names.indices.map { scoped.contains(names[$0]) ? typed($0) : value($0) }.joined(separator: ", ")
+      // What a condition looks at is of its column's type in both places, or the database may take it for two: of a domain, and of its base.
+      let named = (filter?.columns ?? []).union(table.hasHeirs ? table.table.primaryKey : [])
+      let values = names.indices.map { named.contains(names[$0]) ? typed($0) : value($0) }.joined(separator: ", ")
+      func typedColumn(_ name: String) -> String { typed(names.firstIndex(of: name) ?? 0) }
+      var conditions = filter.map { [$0.sql(typedColumn)] } ?? []
+      if table.hasHeirs {
+        let isThere = table.keyMatches("h") { typedColumn(table.table.primaryKey[$0]) }
+        conditions.append("NOT EXISTS (SELECT 1 FROM \(table.sql) h WHERE \(isThere))")
+      }
       sql = "INSERT INTO \(table.sql) (\(quotedNames(names))) \(table.dialect.overriding)"
-      sql += filter == nil && rows == nil ? "VALUES (\(values))" : "SELECT \(values)"
+      sql += conditions.isEmpty && rows == nil ? "VALUES (\(values))" : "SELECT \(values)"
       if let rows { sql += " FROM \(rows)" }
-      if let filter { sql += " WHERE " + filter.sql { typed(names.firstIndex(of: $0) ?? 0) } }
+      if !conditions.isEmpty { sql += " WHERE " + conditions.joined(separator: " AND ") }
       if rows != nil { sql += " ORDER BY rows.place" }
       sql = table.insertingFree(sql)
     case .update:
@@ -364,9 +370,10 @@ extension ShapePlan {
     }
     for (index, item) in row.items.enumerated()
     where index < types.count && catalog.dialect.excludes(item, types[index], names: nameItems[index]) {
+      let (column, advice) = (targets[index].map { ".\($0.name)" } ?? "", catalog.dialect.wanted(item, types[index]))
       return RefusalText(
         .notStorable,
-        "\(catalog.tables[place].name)\(targets[index].map { ".\($0.name)" } ?? ""): the server's database cannot store the value. Correct it."
+        "\(catalog.tables[place].name)\(column): the server's database cannot store the value as \(types[index]). \(advice)"
       )
     }
     return nil

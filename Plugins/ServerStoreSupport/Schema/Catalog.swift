@@ -270,6 +270,9 @@ package struct ServerTable: Sendable {
       })
   }
 
+  /// Other tables inherit from it: their keys are none of its own index, and its rows are those of all.
+  package var hasHeirs = false
+
   /// What its foreign keys say in the database and the schema does not: a delete of the parent changes rows of it. They refer to the parent's key.
   package var undeclared: [Reference] = []
 

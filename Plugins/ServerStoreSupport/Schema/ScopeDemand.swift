@@ -10,6 +10,8 @@ struct ScopeDemand {
   }
 
   let scope: ScopeAlternative
+  /// Whose rows it asks for.
+  let table: String
   /// By condition: the values that the principal may see; nil: any.
   let allowed: [[Value]?]
   /// What was subscribed to, of which all parts of one option must hold; nil: nothing is asked.
@@ -18,24 +20,32 @@ struct ScopeDemand {
   let joins: [ScopeDemand?]
   private let choice: ScopeChoice?
 
-  init(_ scope: ScopeAlternative, of table: String, _ reader: ScopeReader) {
+  init(_ scope: ScopeAlternative, of table: String, _ reader: ScopeReader, _ catalog: Catalog) {
     self.scope = scope
-    allowed = scope.conditions.map { reader.allowedValues($0.source) }
+    self.table = table
+    allowed = scope.conditions.map { condition in
+      reader.allowedValues(condition.source)?.map { catalog.written($0, in: table, condition.column) }
+    }
     choice = reader.choice(of: table, by: scope)
-    options = choice.map { Self.joined($0.options) }
-    joins = scope.joins.map { reader.isFree($0) ? nil : ScopeDemand($0.scope, of: $0.table, reader) }
+    options = choice.map {
+      Self.joined($0.options) { catalog.written($0.value, in: table, scope.conditions[$0.place].column) }
+    }
+    joins = scope.joins.map { reader.isFree($0) ? nil : ScopeDemand($0.scope, of: $0.table, reader, catalog) }
+    self.catalog = catalog
   }
 
+  private let catalog: Catalog
+
   /// Options of one term each on the same condition become one list of values, which an index serves at once.
-  private static func joined(_ options: [[ScopeChoice.Term]]) -> [[Part]] {
+  private static func joined(_ options: [[ScopeChoice.Term]], _ written: (ScopeChoice.Term) -> Value) -> [[Part]] {
     var out: [[Part]] = []
     var lists: [Int: Int] = [:]
     for terms in options {
       if terms.count == 1, let list = lists[terms[0].place] {
-        out[list][0].values.append(terms[0].value)
+        out[list][0].values.append(written(terms[0]))
       } else {
         if terms.count == 1 { lists[terms[0].place] = out.count }
-        out.append(terms.map { Part(place: $0.place, values: [$0.value]) })
+        out.append(terms.map { Part(place: $0.place, values: [written($0)]) })
       }
     }
     return out
@@ -71,7 +81,8 @@ struct ScopeDemand {
       // Of several terms the first one finds the rows; the whole condition is asked of them.
       for terms in choice.options where !known.contains(terms) {
         guard let term = terms.first else { return nil }
-        leads.append(Lead(path: path, column: scope.conditions[term.place].column, values: [term.value]))
+        let column = scope.conditions[term.place].column
+        leads.append(Lead(path: path, column: column, values: [catalog.written(term.value, in: table, column)]))
       }
     }
     for (place, join) in scope.joins.enumerated() {

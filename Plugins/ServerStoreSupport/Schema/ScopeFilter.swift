@@ -18,7 +18,7 @@ struct ScopeFilter {
     guard !table.alternatives.isEmpty, !isFree else { return nil }
     self.table = table
     self.catalog = catalog
-    demands = table.alternatives.map { ScopeDemand($0, of: table.name, reader) }
+    demands = table.alternatives.map { ScopeDemand($0, of: table.name, reader, catalog) }
     values = demands.flatMap(\.values)
   }
 
@@ -72,11 +72,12 @@ struct ScopeFilter {
       if case .value(let value) = condition.source {
         parts.append(catalog.dialect.isSame(column(condition.column), catalog.dialect.literal(value)))
       } else if let allowed {
-        parts.append(isAmong(column(condition.column), allowed))
+        parts.append(isAmong(column(condition.column), allowed, catalog.slot(of: demand.table, condition.column)))
       }
     }
     if let options = demand.options {
-      parts.append(isChosen(options) { column(demand.scope.conditions[$0].column) })
+      let names = demand.scope.conditions.map(\.column)
+      parts.append(isChosen(options) { (column(names[$0]), catalog.slot(of: demand.table, names[$0])) })
     }
     return parts
   }
@@ -101,7 +102,7 @@ struct ScopeFilter {
       if let allowed = demand.allowed[place] { parts.append(isAmong(column, allowed)) }
       dimension += 1
     }
-    if let options = demand.options { parts.append(isChosen(options) { columns[$0] ?? "NULL" }) }
+    if let options = demand.options { parts.append(isChosen(options) { (columns[$0] ?? "NULL", "?") }) }
     for (join, next) in zip(demand.scope.joins, demand.joins) {
       if let next {
         parts += conditions(next, from: &dimension, alias)
@@ -112,14 +113,20 @@ struct ScopeFilter {
     return parts
   }
 
-  private func isAmong(_ expression: String, _ values: [Value]) -> String {
-    "\(catalog.dialect.bytewise(expression)) IN (\(values.map { _ in "?" }.joined(separator: ", ")))"
+  /// - Parameter slot: the parameter of a value; in the log a value is text.
+  private func isAmong(_ expression: String, _ values: [Value], _ slot: String = "?") -> String {
+    "\(catalog.dialect.bytewise(expression)) IN (\(values.map { _ in slot }.joined(separator: ", ")))"
   }
 
-  private func isChosen(_ options: [[ScopeDemand.Part]], _ column: (Int) -> String) -> String {
+  private func isChosen(
+    _ options: [[ScopeDemand.Part]], _ column: (Int) -> (expression: String, slot: String)
+  ) -> String {
     balanced(
       options.map { parts in
-        let terms = parts.map { isAmong(column($0.place), $0.values) }
+        let terms = parts.map { part in
+          let column = column(part.place)
+          return isAmong(column.expression, part.values, column.slot)
+        }
         return terms.count == 1 ? terms[0] : "(\(terms.joined(separator: " AND ")))"
       })
   }
@@ -151,7 +158,7 @@ struct ScopeFilter {
   /// A row that comes is in this scope by an alternative by which it was not in the other: so it leads to a row, itself or
   /// a joined one, that an option of the one has chosen and none of the other.
   func added(to other: ScopeFilter, _ column: (String) -> String) -> (sql: String, values: [Value])? {
-    var leads: [(sql: String, values: [Value], isJoined: Bool)] = []
+    var leads: [(sql: String, slot: String, values: [Value], isJoined: Bool)] = []
     for (own, others) in zip(demands, other.demands) {
       guard let found = own.leads(beyond: others) else { return nil }
       for lead in found {
@@ -159,11 +166,12 @@ struct ScopeFilter {
         if let place = leads.firstIndex(where: { $0.sql == sql }) {
           leads[place].values += lead.values
         } else {
-          leads.append((sql, lead.values, !lead.path.isEmpty))
+          let slot = catalog.slot(of: lead.path.last?.table ?? table.name, lead.column)
+          leads.append((sql, slot, lead.values, !lead.path.isEmpty))
         }
       }
     }
-    let terms = leads.map { isAmong($0.sql, $0.values) + ($0.isJoined ? ")" : "") }
+    let terms = leads.map { isAmong($0.sql, $0.values, $0.slot) + ($0.isJoined ? ")" : "") }
     return (balanced(terms), leads.flatMap(\.values))
   }
 
@@ -183,6 +191,18 @@ struct ScopeFilter {
 }
 
 extension Catalog {
+  private func type(of table: String, _ column: String) -> String {
+    self.table(table).flatMap { table in table.place(column).map { table.types[$0] } } ?? ""
+  }
+
+  /// A value that a reader's scope asks for in the column; NULL, which no row is equal to, where it is not written as one of the column's.
+  func written(_ value: Value, in table: String, _ column: String) -> Value {
+    dialect.written(value, type(of: table, column))
+  }
+
+  /// The parameter of such a value.
+  func slot(of table: String, _ column: String) -> String { dialect.writtenSlot(type(of: table, column)) }
+
   /// The row `alias` of the joined table is one that the join finds by `expression`.
   func joined(_ alias: String, _ join: ScopeJoin, to expression: String) -> String {
     joined(alias, join.table, join.target, isReference: join.reference != nil, to: expression)

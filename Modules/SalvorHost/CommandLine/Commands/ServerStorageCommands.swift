@@ -77,6 +77,12 @@ extension Command {
     var file = invocation.arguments.first ?? ""
     var keep = invocation.options["keep"] == nil ? nil : try invocation.wholeNumber("keep", default: 1)
     if file.isEmpty {
+      // A database that makes its own copies says how, whatever folder is named.
+      if let store = try invocation.makeServerStore() as? any RecoveringServerStore,
+        !(store is any BackupListingServerStore)
+      {
+        try await store.backup(to: "")
+      }
       let settings = try invocation.backupSettings()
       file = settings.directory
       keep = keep ?? settings.keep
