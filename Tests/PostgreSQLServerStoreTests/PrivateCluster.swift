@@ -101,7 +101,7 @@
         "pg_ctl",
         [
           "-s", "-w", "-t", "120", "-D", "\(folder)/data", "-l", "\(folder)/log", "-o",
-          "-k \(folder) -c listen_addresses='' -c fsync=off -c max_connections=500 -c max_prepared_transactions=10 "
+          "-k \(folder) -c listen_addresses='' -c fsync=off -c max_connections=1000 -c max_prepared_transactions=10 "
             + "-c max_standby_streaming_delay=-1 -c max_standby_archive_delay=-1",
           "start",
         ])

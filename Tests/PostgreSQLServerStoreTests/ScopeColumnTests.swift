@@ -92,6 +92,27 @@
       await (try open(item)).close()
     }
 
+    @Test("A fixed value of a scope that its column's type does not have is refused by name (11.7)")
+    func fixedValues() async throws {
+      try desk.execute(
+        "CREATE TYPE mood AS ENUM ('sad'); CREATE TABLE item (id text PRIMARY KEY, z mood NOT NULL, body text, b boolean)"
+      )
+      for (value, isRight): (Value, Bool) in [("nonsense", false), ("sad", true)] {
+        let setup = ServerSetup(schema: Schema(tables: [scoped("item", "z", .value(value))]))
+        let store = PostgreSQLServerStore(PostgreSQLServerStore.Options(url: settings.url, connections: 4))
+        let problems = try await store.examine(setup).problems
+        #expect(problems.contains { $0.hasPrefix("item.z: is mood in the table, which has no value") } == !isRight)
+        if isRight {
+          _ = try await store.open(setup)
+          #expect(try await store.rowCount(of: ["default"], for: ReadScope(Principal(name: "anna"))) == 0)
+        } else {
+          let error = await #expect(throws: SalvorError.self) { try await store.open(setup) }
+          #expect(error?.code == .schemaRefused, "\(String(describing: error))")
+        }
+        await store.close()
+      }
+    }
+
     private static let domains: [(type: String, own: Value, kind: ColumnType)] = [
       ("text", "anna", .text), ("uuid", "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11", .text), ("integer", 7, .integer),
       ("varchar(40)", "anna", .text),

@@ -60,6 +60,7 @@
         }
       }
       found += problems(of: table, facts, known)
+      found += try unfitFixedValues(of: table, facts)
       if isReadable { try refuseNulls(of: table, facts, &found) }
       return found
     }
@@ -123,6 +124,27 @@
             "\(table.name).\(key.column)",
             "is ON DELETE CASCADE to \(key.parent) in the table, and no reference in the schema: a delete of a device would take rows along that it did not see; declare it"
           ))
+      }
+      return found
+    }
+
+    /// A fixed value of a scope stands in the text of statements: each of them would fail with it.
+    private func unfitFixedValues(of table: Table, _ facts: TableFacts) throws -> [(place: String, what: String)] {
+      var found: [(place: String, what: String)] = []
+      for scope in table.scopeColumns {
+        guard case .value(let value) = scope.source, let type = facts.column(scope.column)?.type else { continue }
+        let read = "SELECT CAST(\(connection.dialect.literal(value)) AS \(type)) IS NULL"
+        do {
+          _ =
+            try connection.isInTransaction
+            ? connection.attempt { try connection.rows(read) } : connection.transaction { try connection.rows(read) }
+        } catch let error as SalvorError where connection.refusesRow(error) {
+          found.append(
+            (
+              "\(table.name).\(scope.column)",
+              "is \(type) in the table, which has no value written as its scope's. Correct the value in the schema"
+            ))
+        }
       }
       return found
     }
