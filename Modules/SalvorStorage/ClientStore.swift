@@ -283,14 +283,18 @@ public struct ClientSession: Sendable {
   public var blocked: Set<Int64>
   /// The first counters of requests that cannot stand, found as the session began: they are in the archive, and not in their rows, now.
   public var displaced: Set<Int64>
+  /// Offered deletes that the server holds for its operator, as far as the device knows: what the server says of waiting offers does not
+  /// count them.
+  public var heldDeletes: Int64
   /// Of rows that are here `apply` takes the changed columns alone. A part of a row that is not here makes it throw
   /// `inconsistent-download`, unless the row comes whole later in the same download. False: it takes whole rows.
   public var takesParts: Bool
-  /// By default nothing is to be sent, nothing was mended, and the server must send whole rows.
+  /// By default nothing is to be sent, nothing was mended, the server must send whole rows, and it holds no deletes.
   public init(
     state: ClientState, upload: PendingUpload? = nil, notices: [String] = [], joined: Set<Int64> = [],
-    blocked: Set<Int64> = [], displaced: Set<Int64> = [], takesParts: Bool = false
+    blocked: Set<Int64> = [], displaced: Set<Int64> = [], takesParts: Bool = false, heldDeletes: Int64 = 0
   ) {
+    self.heldDeletes = heldDeletes
     self.blocked = blocked
     self.displaced = displaced
     self.takesParts = takesParts
@@ -410,37 +414,17 @@ extension UploadResults {
   }
 }
 
-/// What a server says of healing with each answer (semantics 10).
-public struct HealTerms: Sendable, Hashable {
-  /// The start of the server that answers.
-  public var incarnation: IncarnationID
-  /// The number of the commit of the oldest copy of the database that may be put back; nil: none is listed.
-  public var floor: Int64?
-  /// How many offers of this remote the server holds until a parent or its operator's consent comes.
-  public var waiting: Int64
-  /// Grows with each settling of offers that this database has held, of any remote: where fewer wait than a device knows of, it
-  /// says whether that is news.
-  public var settlings: Int64
-  /// Offers that the server holds no longer, because the device has taken them back.
-  public var withdrawn: [RequestID] = []
-  /// By default no copy is listed, and nothing waits or ever did.
-  public init(incarnation: IncarnationID, floor: Int64? = nil, waiting: Int64 = 0, settlings: Int64 = 0) {
-    self.incarnation = incarnation
-    self.floor = floor
-    self.waiting = waiting
-    self.settlings = settlings
-  }
-}
-
 /// What `ClientStore.settle` did.
 public struct SettleReport: Sendable, Hashable {
   /// Requests that left the queue: the server has their effect.
   public var accepted: Int64
-  /// Requests that stay as entries of the archive, refused or blocked. One that was erased with a purged row does not
-  /// count.
+  /// Requests that stay as entries of the archive: refused or blocked, or kept (`kept`, reason `rejected`) where the server's operator has
+  /// rejected what the device does not show. One that was erased with a purged row does not count.
   public var refused: Int64
-  /// Offers that the server holds, of this upload and of earlier ones.
+  /// Offers that the server holds, of this upload and of earlier ones, deletes among them.
   public var waiting: Int64 = 0
+  /// The server has settled some of what it held, and is to be asked about more: the synchronization goes on with another session.
+  public var asksAgain = false
   /// By default nothing was settled. `waiting` is set afterwards.
   public init(accepted: Int64 = 0, refused: Int64 = 0) {
     self.accepted = accepted
@@ -533,6 +517,8 @@ public struct ClientStatus: Sendable, Hashable {
   public var displaced: Int64
   /// Those that a recovery put into the archive (semantics 8). They are not shown in the tables, and not in error.
   public var kept: Int64
+  /// What the server holds of what this device gave back after a restore, as far as the device knows: for its operator, or for another row.
+  public var waiting: Int64 = 0
   /// The upload whose outcome is not known yet; nil: none is under way.
   public var upload: UploadStatus?
   /// Since when capture is paused for a migration of the application's own, in milliseconds since 1970; nil: it is not.

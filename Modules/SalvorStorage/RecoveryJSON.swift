@@ -90,7 +90,8 @@ extension RecoveryReport {
       "id": .string(id), "time": .integer(time), "reason": .string(reason.rawValue), "strategy": .string(strategy),
       "unoffered": counts.unofferedJSON,
       "kept": .integer(counts.kept), "merged": .integer(counts.merged), "discarded": .integer(counts.discarded),
-      "upserts": .integer(counts.upserts), "deletes": .integer(counts.deletes), "lost": .integer(counts.lost),
+      "displaced": .integer(counts.displaced), "upserts": .integer(counts.upserts), "deletes": .integer(counts.deletes),
+      "lost": .integer(counts.lost),
       "offered": .integer(counts.offered), "givenUp": .integer(counts.givenUp),
       "backup": backup.map(JSONValue.string) ?? .null, "snapshots": .integer(snapshots),
     ]
@@ -108,6 +109,7 @@ extension RecoveryReport {
     counts.kept = try json.integer("kept")
     counts.merged = try json.integer("merged")
     counts.discarded = try json.integer("discarded")
+    counts.displaced = json["displaced"]?.integer ?? 0
     counts.upserts = try json.integer("upserts")
     counts.deletes = try json.integer("deletes")
     counts.lost = try json.integer("lost")

@@ -148,6 +148,8 @@ public struct RecoveryCounts: Sendable, Hashable {
   public var merged: Int64 = 0
   /// Requests that left the queue for the archive.
   public var discarded: Int64 = 0
+  /// Requests, offers too, that cannot stand beside the server's rows: they are in the archive, and come back when they can.
+  public var displaced: Int64 = 0
   /// Rows written and removed.
   public var upserts: Int64 = 0
   /// Rows removed.
@@ -200,6 +202,8 @@ public struct RecoveryItem: Sendable, Hashable {
     case merged
     /// A request that left the queue for the archive.
     case discarded
+    /// A request, or an offer, that cannot stand beside the server's rows: it is in the archive, and comes back when it can.
+    case displaced
     /// A row that the server acknowledged and lost.
     case lost
     /// A row that the server acknowledged and lost: a request offers it again.

@@ -67,6 +67,28 @@ struct ApplicationTriggerTests {
   }
 
   @Test(
+    "A row that a trigger makes in an empty table, and that the same download takes, is not there (semantics 2)",
+    arguments: ["on", "off"])
+  func madeAndTaken(triggers: String) async throws {
+    let (fleet, device) = try await fleet(
+      """
+      visit: { primaryKey: "id", columns: { id: "text", note: "text?" } },
+      area: { primaryKey: "id", columns: { id: "text", note: "text?" }, applicationTriggers: "\(triggers)" }
+      """)
+    let other = try fleet.device("b")
+    try await device.write(
+      "CREATE TRIGGER makes AFTER INSERT ON visit BEGIN INSERT OR IGNORE INTO area (id) VALUES (NEW.id); END")
+    try fleet.serverConnection().execute("INSERT INTO visit VALUES ('k', 'v'); INSERT INTO area VALUES ('k', 'a')")
+    #expect(try await other.sync().error == nil)
+    try fleet.serverConnection().execute("DELETE FROM area")
+    let report = try await device.sync()
+    #expect(report.error == nil && report.recovery == nil, "\(String(describing: report.error))")
+    try fleet.expectEqual(["visit", "area"], [device])
+    #expect(try await device.sync().uploaded == 0)
+    await fleet.stop()
+  }
+
+  @Test(
     "What a trigger writes over a row with a refused request is undone: row and archive keep the person's value (semantics 2, 11.3)",
     arguments: ["cursor", "key-set"])
   func overARequest(download: String) async throws {

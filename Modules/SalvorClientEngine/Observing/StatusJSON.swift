@@ -17,6 +17,7 @@ extension ClientStatus {
       "inError": .integer(inError),
       "displaced": .integer(displaced),
       "kept": .integer(kept),
+      "waiting": .integer(waiting),
       "upload": upload.map(\.json) ?? .null,
       "capturePausedSince": capturePausedSince.map(JSONValue.integer) ?? .null,
       "rowsWithoutKey": .object(

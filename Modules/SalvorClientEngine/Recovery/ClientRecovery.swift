@@ -238,6 +238,7 @@ extension SalvorClient {
       report.recovery = summary
       report.upserts += summary.report?.counts.upserts ?? 0
       report.deletes += summary.report?.counts.deletes ?? 0
+      report.displaced += summary.report?.counts.displaced ?? 0
       return true
     case .required(let summary, let error):
       report.outcome = .recoveryRequired

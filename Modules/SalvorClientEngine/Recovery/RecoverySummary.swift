@@ -31,6 +31,7 @@ public struct RecoverySummary: Sendable, Hashable {
       "kept": .integer(counts.kept + counts.merged),
       "merged": .integer(counts.merged),
       "discarded": .integer(counts.discarded),
+      "displaced": .integer(counts.displaced),
       "upserts": .integer(counts.upserts),
       "deletes": .integer(counts.deletes),
       "lost": .integer(counts.lost),
@@ -79,7 +80,8 @@ public struct RecoveryPlan: Sendable, Hashable {
       "steps": .array(steps.map(JSONValue.string)),
       "requests": [
         "kept": .integer(counts.kept + counts.merged), "sent": .integer(sent),
-        "discarded": .integer(counts.discarded), "conflicting": .integer(counts.merged),
+        "discarded": .integer(counts.discarded), "displaced": .integer(counts.displaced),
+        "conflicting": .integer(counts.merged),
       ],
       "rows": [
         "fetch": .integer(rowsToFetch), "upserts": .integer(counts.upserts), "deletes": .integer(counts.deletes),

@@ -17,6 +17,8 @@ struct SyncSession {
   var blobBytesMax: Int64?
   /// The upload was taken back, or was a part of what waits, since its blobs may not be more: the next session goes on.
   var isUnfinished = false
+  /// `ClientSession.heldDeletes`
+  private var heldDeletes: Int64 = 0
   /// The outcome of requests became known: others may have waited for them.
   private(set) var hasUploaded = false
   /// Where nothing waits to be sent, nothing is done.
@@ -110,6 +112,7 @@ struct SyncSession {
     let comparesAll = groups == nil && downloads && !onlyUploads
     let begun = try await Self.begin(store, groups, blobBytesMax, comparesAll: comparesAll, store as? any Actor)
     (settings, compared) = (begun.settings, begun.compared)
+    heldDeletes = begun.session.heldDeletes
     return begun.session
   }
 
@@ -543,7 +546,7 @@ struct SyncSession {
   /// True: offers that the server held are settled there, and go up again.
   mutating func meet(_ line: JSONValue) async throws -> Bool {
     let waiting = line["heal"]?["waiting"]?.integer ?? 0
-    if line["incarnation"] != nil { report.waiting = waiting }
+    if line["incarnation"] != nil { report.waiting = waiting + heldDeletes }
     guard met != line || line["heal"]?["withdrawn"] != nil else { return false }
     try await store.remember(
       server: line.identifier("server"),
@@ -581,6 +584,7 @@ struct SyncSession {
     if !results.waiting.isEmpty { met = nil }
     if settled.refused > 0 { isArchiveTouched = true }
     if blobBytesMax != nil { isUnfinished = try await store.status().queued > 0 }
+    if settled.asksAgain { isUnfinished = true }
   }
 
   mutating func post(_ path: String, _ body: [UInt8]) async throws -> TransportResponse {

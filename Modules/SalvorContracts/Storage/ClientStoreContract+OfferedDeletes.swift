@@ -68,7 +68,96 @@ extension ClientStoreContract {
       try await bench.expectArchive(["kept row-gone delete note [n1] [id=n1, title=theirs, body=null] > []"])
       try expectEqual(try await bench.begin().changes, [], "what is sent")
     },
+    offering(
+      "an offer that cannot stand is displaced: it is lost, and not offered",
+      ContractSchemas.notes(unique: [["title"]])
+    ) { bench in
+      try await bench.download(full: ["note"], rows: [("note", ["n1", "a", "x"])])
+      try await bench.write(
+        .insert("note", ["id": "n2", "title": "mine"]), .insert("note", ["id": "n3", "title": "other"]))
+      try await bench.commitUpload()
+      var recovered = Recovered(
+        shared: 1, rows: [("note", ["n9", "mine", .null])],
+        departed: [("note", .lost, ["n2"]), ("note", .lost, ["n3"])])
+      recovered.heal = .own
+      let counts = try await bench.recover(recovered).counts
+      try expectEqual(
+        [counts.displaced, counts.discarded, counts.lost, counts.offered], [1, 0, 2, 1],
+        "displaced, discarded, lost, offered")
+      try await bench.expectItems(["displaced insert note [n2]", "offered insert note [n3]"])
+      try await bench.expectRows("note", [["n1", "a", "x"], ["n3", "other", .null], ["n9", "mine", .null]])
+    },
+    offering("deletes that the server holds are counted, and in the archive where its operator rejects them") {
+      bench in
+      let begun = try await heldDeletes(&bench)
+      let report = try await bench.settle(
+        begun, commit: bench.nextCommit(), waiting: [begun.changes[0].counter...begun.changes[1].counter])
+      try expectEqual(report.waiting, 2, "what waits")
+      try expectEqual(try await bench.store.status().waiting, 2, "what waits, by the status")
+      try await bench.expectRows("note", [["n1", "a", "x"], ["n2", "b", .null], ["n3", "c", .null]])
+      // One of them is asked about, whenever the server has settled something.
+      try expect(try await isDue(bench, settlings: 1), "something is asked")
+      let asked = try await bench.begin()
+      try expectEqual(asked.changes.map(\.summary), [begun.changes[0].summary], "what is asked")
+      try expectEqual(asked.session.heldDeletes, 2, "what the session begins with")
+      try await bench.settle(asked, waiting: [asked.changes[0].counter...asked.changes[0].counter])
+      try expect(try await !isDue(bench, settlings: 1), "nothing was settled since")
+      try expect(try await isDue(bench, settlings: 2), "something is asked again")
+      let rejected = try await bench.settle(bench.begin()) { _ in .rejected }
+      try expectEqual([rejected.refused, rejected.waiting], [1, 1], "refused, and waiting")
+      try await bench.expectArchive(["kept rejected delete note [n1] [id=n1, title=a, body=x] > []"])
+      // So are the others, then.
+      let others = try await bench.begin()
+      try expectEqual(others.changes.map(\.summary), [begun.changes[1].summary], "what is asked then")
+      try expectEqual(try await bench.settle(others).waiting, 0, "what waits in the end")
+      try await bench.expectRows("note", [["n1", "a", "x"], ["n2", "b", .null], ["n3", "c", .null]])
+      try expectEqual(try await bench.begin().changes, [], "what is sent in the end")
+    },
   ]
+
+  /// What a report counts as offered, or as lost and not offered, has a line.
+  static let lostVersions: [Case] = [HealMode.own, .off].map { heal in
+    offering("a conflict version that the server has lost has a line in the report, heal \(heal.rawValue)") { bench in
+      try await bench.download(full: ["note"], rows: [("note", ["n1", "a", .null])])
+      try await bench.write(.update("note", ["n1"], ["title": "mine"]))
+      let begun = try await bench.begin()
+      try await bench.settle(begun, commit: bench.nextCommit(), kept: [begun.changes[0].counter])
+      try await bench.download(rows: [("note", ["n1", "theirs", .null])])
+      var recovered = Recovered(shared: 1, rows: [("note", ["n1", "a", .null])])
+      recovered.heal = heal
+      let counts = try await bench.recover(recovered).counts
+      let store = try expectSome(bench.store as? any RecoveringClientStore, "a store that recovers")
+      let items = try await store.recoveryItems("recovery 1", after: 0, limit: 100)
+      let versions = items.filter { $0.reason == "version-lost-on-server" }
+      try expectEqual(versions.map(\.fate), [heal == .off ? .lost : .offered], "what became of it")
+      try expectEqual(versions.map(\.request), [begun.changes[0].id], "its request")
+      try expectEqual(versions.map(\.after), [[NamedValue("title", "mine")]], "its values")
+      try expectEqual(Int(counts.offered), items.count { $0.fate == .offered }, "offered, and its lines")
+      try expectEqual(
+        Int(counts.unoffered.values.reduce(0, +)), items.count { $0.fate == .lost }, "not offered, and its lines")
+    }
+  }
+
+  /// This device deleted n1 and n2, and a restore has brought them back: what is offered.
+  private static func heldDeletes(
+    _ bench: inout ClientBench
+  ) async throws -> (session: ClientSession, changes: [ReadChange]) {
+    let rows: [(String, [Value])] = [("note", ["n1", "a", "x"]), ("note", ["n2", "b", .null])]
+    try await bench.download(full: ["note"], rows: rows + [("note", ["n3", "c", .null])])
+    try await bench.write(.delete("note", ["n1"]), .delete("note", ["n2"]))
+    try await bench.commitUpload()
+    var recovered = Recovered(shared: 1, rows: rows)
+    recovered.heal = .own
+    try await bench.recover(recovered)
+    return try await bench.begin()
+  }
+
+  private static func isDue(_ bench: ClientBench, settlings: Int64) async throws -> Bool {
+    await bench.store.endSession()
+    let terms = HealTerms(
+      incarnation: IncarnationID(unchecked: String(repeating: "8", count: 32)), settlings: settlings)
+    return try await bench.store.remember(terms, heal: .own, retention: .max / 2)
+  }
 
   private static func lost() -> Recovered {
     var recovered = Recovered(shared: 1, departed: [("note", .lost, ["n1"])])

@@ -6,6 +6,7 @@ import SalvorStorage
 extension ClientStoreContract {
   static let recovering: [Case] =
     [declaration] + keeping + mergeRules + losing + offers + offeredParents + withheld + newestOffers + offeredDeletes
+    + lostVersions
     + copiesInTurns
     + remaking + orders + guards + parting
     + backups + comparing
@@ -324,7 +325,8 @@ extension ClientStoreContract {
       let report = try await bench.recover(Recovered(shared: 1, rows: [("note", ["n9", "b", .null])]))
       try await bench.expectRows("note", [["n1", "a", .null], ["n3", "c", .null], ["n9", "b", .null]])
       try expectEqual(try await bench.archived().map(\.state), [.displaced], "the states")
-      try expectEqual(report.counts.discarded, 1, "the requests that left the queue")
+      try expectEqual([report.counts.displaced, report.counts.discarded], [1, 0], "displaced and discarded")
+      try await bench.expectItems(["displaced insert note [n2]", "kept insert note [n3]"])
     },
   ]
 }

@@ -111,6 +111,8 @@ struct ClientContent: Sendable {
   var healDue = false
   /// What the server said when it was asked last, and how many the device knew of.
   var healAsked: (terms: HealTerms, waiting: Int64)?
+  /// The same of deletes that it holds.
+  var heldAsked: HealTerms?
   /// The setting under which what was withheld is offered with the next session, and the settings under which it was looked at last.
   var healWanted: HealMode?
   var healSeen: [HealMode]?
@@ -178,10 +180,19 @@ struct ClientContent: Sendable {
     /// Not nil: the server has lost it.
     var lost: [LostVersion?] = []
     var isHeld = false
+    /// Of an offered delete: the server holds it still, or is asked what became of it.
+    var wait: Wait?
     /// The versions are those after the cursors, until the download ends.
     var isAssumed = false
     /// By the change's place: lost, and not to be offered as the device is set up.
     var withheld: Set<Int> = []
+
+    enum Wait: Sendable {
+      case waits, isAsked
+    }
+
+    /// It is in the next upload.
+    var goesAgain: Bool { isLost || wait == .isAsked }
 
     var isLost: Bool { lost.indices.contains { lost[$0] != nil && !withheld.contains($0) } }
 
@@ -190,6 +201,7 @@ struct ClientContent: Sendable {
       var request = request
       request.state = .queued
       request.changes = request.changes.indices.compactMap { place in
+        if !isLost, wait == .isAsked { return request.changes[place] }
         guard let version = lost[place], !withheld.contains(place) else { return nil }
         var change = request.changes[place]
         change.made = min(change.made, version.parting)

@@ -172,7 +172,9 @@ public actor MemoryClientStore: ClientStore {
       database.state = state
       let upload = PendingUpload(
         sequence: current, isResend: true, lastCounter: state.outgoing.map(\.lastCounter).max() ?? 0)
-      return ClientSession(state: self.state(of: state), upload: upload, notices: notices, takesParts: true)
+      return ClientSession(
+        state: self.state(of: state), upload: upload, notices: notices, takesParts: true,
+        heldDeletes: state.heldDeletes)
     }
     let before = state.displacedCounters
     state.offerWithheld()
@@ -188,7 +190,8 @@ public actor MemoryClientStore: ClientStore {
     guard !outgoing.isEmpty else {
       database.state = state
       return ClientSession(
-        state: self.state(of: state), notices: notices, joined: joined, displaced: displaced, takesParts: true)
+        state: self.state(of: state), notices: notices, joined: joined, displaced: displaced, takesParts: true,
+        heldDeletes: state.heldDeletes)
     }
     let sequence = SequenceID(from: random)
     state.outgoing = outgoing
@@ -199,7 +202,8 @@ public actor MemoryClientStore: ClientStore {
       sequence: sequence, isResend: false, lastCounter: outgoing.map(\.lastCounter).max() ?? 0)
     return ClientSession(
       state: self.state(of: state), upload: upload, notices: notices, joined: joined, displaced: displaced,
-      takesParts: true)
+      takesParts: true,
+      heldDeletes: state.heldDeletes)
   }
 
   /// Does nothing where this store has no session.
@@ -320,7 +324,7 @@ public actor MemoryClientStore: ClientStore {
     if state.incarnations.contains(where: { $0.id == terms.incarnation }) { state.met.insert(terms.incarnation) }
     defer { database.state = state }
     state.withdrawn.removeAll { terms.withdrawn.contains($0) }
-    let wants = state.wantsWithheld(heal)
+    let wants = state.asksAboutDeletes(terms) || state.wantsWithheld(heal)
     let waiting = Int64(state.requests.count { $0.isWaiting && $0.state != .kept })
     var asked = terms
     asked.floor = nil
@@ -376,6 +380,7 @@ public actor MemoryClientStore: ClientStore {
       state: self.state(of: state), queued: count([.queued, .sent, .unknownOutcome]),
       inError: count([.refused, .blocked]), displaced: count([.displaced]), kept: count([.kept]))
     status.upload = state.upload
+    status.waiting = state.waitingCount
     status.lastRefused =
       state.requests.filter { $0.state == .refused }
       .max { ($0.lastAttempt ?? 0, $0.firstCounter) < ($1.lastAttempt ?? 0, $1.firstCounter) }?.id

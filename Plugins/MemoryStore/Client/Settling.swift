@@ -30,7 +30,7 @@ extension ClientContent {
     }
     let chosen = budget.fitting(wanted, waiting.map { requests[$0] }, dependence).sorted().map { waiting[$0] }
     for index in chosen { requests[index].state = .sent }
-    let versions = keptVersions.filter(\.isLost).map(\.offer)
+    let versions = keptVersions.filter(\.goesAgain).map(\.offer)
     let outgoing = (chosen.map { known(requests[$0]) } + versions).sorted { $0.firstCounter < $1.firstCounter }
     if !outgoing.isEmpty { healDue = false }
     return (outgoing, joined)
@@ -45,8 +45,8 @@ extension ClientContent {
     upload = nil
     var report = SettleReport()
     var erased: Set<RowName> = []
-    let again = Set(keptVersions.lazy.filter(\.isLost).map(\.request.id))
-    settleVersions(results, again)
+    let again = Set(keptVersions.lazy.filter(\.goesAgain).map(\.request.id))
+    report.refused += settleVersions(results, again)
     for sent in outgoing where !again.contains(sent.id) {
       let place = requests.firstIndex { $0.id == sent.id }
       if results.isWaiting(sent.firstCounter) {
@@ -58,7 +58,7 @@ extension ClientContent {
           keptVersions.append(
             KeptVersion(
               request: sent, versions: sent.changes.map { version(of: results, $0.row.table) }, isHeld: true,
-              isAssumed: results.commit == nil))
+              wait: .waits, isAssumed: results.commit == nil))
         } else {
           if requests[place].state != .displaced { requests[place].state = .queued }
           requests[place].isWaiting = isOffer
@@ -127,7 +127,8 @@ extension ClientContent {
     if !erased.isEmpty { erase(erased) }
     if let commit = results.commit, !commits.contains(commit) { commits.insert(commit, at: 0) }
     outgoing = []
-    report.waiting = Int64(requests.count { $0.isWaiting })
+    report.waiting = waitingCount
+    report.asksAgain = keptVersions.contains { $0.wait == .isAsked }
     return report
   }
 }
@@ -162,16 +163,69 @@ extension ClientContent {
     results.commit?.number ?? (groups[schema.table(table)?.group ?? ""]?.cursor?.number ?? 0) + 1
   }
 
-  /// What was offered again is there again, or is not to be.
-  private mutating func settleVersions(_ results: UploadResults, _ again: Set<RequestID>) {
+  /// What this device gave back and the server holds, as far as it knows.
+  var waitingCount: Int64 { Int64(requests.count { $0.isWaiting }) + heldDeletes }
+
+  /// Offered deletes among it.
+  var heldDeletes: Int64 { Int64(keptVersions.count { $0.wait != nil }) }
+
+  /// Offered deletes that the server holds are asked about whenever it has settled any offer: of each table one at first. True: some are.
+  mutating func asksAboutDeletes(_ terms: HealTerms) -> Bool {
+    guard keptVersions.contains(where: { $0.wait == .waits }) else { return false }
+    if heldAsked?.incarnation == terms.incarnation, heldAsked?.settlings == terms.settlings { return false }
+    heldAsked = terms
+    let waiting = keptVersions.indices.filter { keptVersions[$0].wait == .waits }
+    for places in Dictionary(grouping: waiting, by: { keptVersions[$0].request.changes[0].row.table }).values {
+      guard
+        let first = places.min(by: { keptVersions[$0].request.firstCounter < keptVersions[$1].request.firstCounter })
+      else { continue }
+      keptVersions[first].wait = .isAsked
+    }
+    return true
+  }
+
+  /// What was sent again is there again, waits, or is not to be. Answers how many requests the operator has rejected: they are in the archive.
+  private mutating func settleVersions(_ results: UploadResults, _ again: Set<RequestID>) -> Int64 {
     let sent = Set(outgoing.map(\.id)).intersection(again)
     let refused = Set(results.refused.map(\.id))
+    let rejected = results.refused.filter { $0.reason == .rejected && sent.contains($0.id) }
+    for refusal in rejected {
+      guard var request = keptVersions.first(where: { $0.request.id == refusal.id })?.request else { continue }
+      for place in request.changes.indices where request.changes[place].operation == .delete {
+        guard let table = schema.table(request.changes[place].row.table) else { continue }
+        let row = view[request.changes[place].row]
+        request.changes[place].columns =
+          row.map { row in
+            table.travelling.map { ChangedColumn(name: $0.name, old: table.value($0.name, of: row), new: .null) }
+          } ?? []
+      }
+      for place in request.changes.indices { request.changes[place].offer = nil }
+      request.state = .kept
+      request.refusal = Request.Refused(
+        reason: refusal.reason.rawValue, status: nil, message: refusal.message, blockedBy: nil)
+      requests.insert(request, at: requests.firstIndex { $0.firstCounter > request.firstCounter } ?? requests.count)
+    }
+    var settled: Set<String> = []
+    for kept in keptVersions
+    where sent.contains(kept.request.id) && kept.isHeld && !results.isWaiting(kept.request.firstCounter) {
+      settled.insert(kept.request.changes[0].row.table)
+    }
     keptVersions.removeAll { sent.contains($0.request.id) && refused.contains($0.request.id) }
-    for index in keptVersions.indices where sent.contains(keptVersions[index].request.id) {
+    for index in keptVersions.indices where keptVersions[index].isHeld {
+      if sent.contains(keptVersions[index].request.id) {
+        keptVersions[index].wait = results.isWaiting(keptVersions[index].request.firstCounter) ? .waits : nil
+      }
+      if keptVersions[index].wait == .waits, settled.contains(keptVersions[index].request.changes[0].row.table) {
+        keptVersions[index].wait = .isAsked
+      }
+    }
+    for index in keptVersions.indices where sent.contains(keptVersions[index].request.id) && keptVersions[index].isLost
+    {
       keptVersions[index].versions = keptVersions[index].request.changes.map { version(of: results, $0.row.table) }
       keptVersions[index].lost = []
       keptVersions[index].isAssumed = results.commit == nil
     }
+    return Int64(rejected.count)
   }
 }
 

@@ -23,8 +23,8 @@ struct ClientRecovery {
   var offered: Set<RequestID> = []
   /// Rows of which a newer version is offered in the place of one that waited: this device wrote them by lost commits.
   var replaced: Set<RowName> = []
-  /// Conflict versions that the server has lost.
-  var lostVersionCount: Int64 = 0
+  /// Conflict versions that the server has lost, each as what becomes of it.
+  private(set) var lostVersions: [(change: Change, request: RequestID, isOffered: Bool)] = []
 
   enum RowFate {
     case same, changed, deleted, left, lost
@@ -62,7 +62,7 @@ struct ClientRecovery {
     }
     _ = content.lookAgain(arrivals)
     _ = content.leaveOut(constraints)
-    for id in try content.remake(constraints, afterDownload: true) { requests[id] = (.discarded, "displaced") }
+    for id in try content.remake(constraints, afterDownload: true) { requests[id] = (.displaced, "displaced") }
     archiveLost()
     try guardAgainstMassDeletion()
     content.remoteID = order.remoteID ?? content.remoteID
@@ -166,10 +166,10 @@ struct ClientRecovery {
   /// What the server kept beside rows by lost commits goes with the next upload.
   private mutating func loseVersions(_ known: [Incarnation]) {
     let shared = order.shared ?? 0
-    lostVersionCount = 0
     for index in content.keptVersions.indices {
       let kept = content.keptVersions[index]
       var lost: [LostVersion?] = kept.lost.isEmpty ? kept.versions.map { _ in nil } : kept.lost
+      var isNew: Set<Int> = []
       for place in kept.versions.indices {
         if var known = lost[place] {
           known.parting = min(known.parting, shared)
@@ -178,6 +178,8 @@ struct ClientRecovery {
           let incarnation = known.last(where: { $0.firstCommit <= kept.versions[place] }) ?? known.first
         {
           lost[place] = LostVersion(incarnation: incarnation.id, number: kept.versions[place], parting: shared)
+          content.keptVersions[index].wait = nil
+          isNew.insert(place)
           if !heals || mode(of: kept.request.changes[place].row.table) == .off {
             content.keptVersions[index].withheld.insert(place)
           }
@@ -185,7 +187,9 @@ struct ClientRecovery {
       }
       content.keptVersions[index].lost = lost
       let withheld = content.keptVersions[index].withheld
-      lostVersionCount += Int64(lost.indices.count { lost[$0] != nil && !withheld.contains($0) })
+      for place in lost.indices where lost[place] != nil && (!withheld.contains(place) || isNew.contains(place)) {
+        lostVersions.append((kept.request.changes[place], kept.request.id, !withheld.contains(place)))
+      }
     }
   }
 

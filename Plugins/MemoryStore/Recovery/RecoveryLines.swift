@@ -5,6 +5,16 @@ import SalvorStorage
 extension ClientRecovery {
   /// First the requests, in order; then the rows.
   var items: [RecoveryItem] {
+    let versions = lostVersions.map { version in
+      var item = item(
+        version.change, version.isOffered ? .offered : .lost, version.request, "version-lost-on-server")
+      if version.change.operation == .delete { item.before = [] }
+      return item
+    }
+    return otherItems + versions
+  }
+
+  private var otherItems: [RecoveryItem] {
     var items: [RecoveryItem] = []
     let idle = before.requests.filter { requests[$0.id].map { $0.fate == .merged && $0.reason == "row-gone" } ?? false }
     for request in content.requests + idle {
@@ -70,12 +80,13 @@ extension ClientRecovery {
 
   var counts: RecoveryCounts {
     var counts = RecoveryCounts()
-    let fates = Dictionary(items.compactMap { item in item.request.map { ($0, item.fate) } }) { first, _ in first }
+    let fates = Dictionary(otherItems.compactMap { item in item.request.map { ($0, item.fate) } }) { first, _ in first }
     for (id, fate) in fates where !remadeParents.contains(id) {
       switch fate {
       case .kept: counts.kept += 1
       case .merged, .remade: counts.merged += 1
       case .discarded: counts.discarded += 1
+      case .displaced: counts.displaced += 1
       case .offered: counts.lost += 1
       case .lost, .aside, .givenUp: break
       }
@@ -86,10 +97,16 @@ extension ClientRecovery {
     // Rows that the server has no more, and that stand here by an offer.
     let stayed = content.requests.filter { requests[$0.id]?.fate == .offered && $0.changes[0].operation == .insert }
     counts.deletes -= Int64(stayed.count)
-    counts.lost += Int64(lost.count) + lostVersionCount
-    counts.offered = Int64(offered.count) + lostVersionCount
+    // The server has lost it, and does not get it now.
+    let displaced = Int64(offered.count { requests[$0]?.fate == .displaced })
+    counts.lost += Int64(lost.count + lostVersions.count) + displaced
+    counts.offered = Int64(offered.count + lostVersions.count { $0.isOffered }) - displaced
     counts.givenUp = Int64(givenUp.count)
     counts.unoffered = unoffered
+    let withheld = lostVersions.filter { !$0.isOffered }
+    if !withheld.isEmpty {
+      counts.unoffered[order.heal == .off ? .off : .tableOff, default: 0] += Int64(withheld.count)
+    }
     return counts
   }
 }

@@ -34,7 +34,7 @@ enum StoreTables {
     -- Changes that the server keeps as conflict versions, as they were sent, and the commit as of which it has them.
     -- incarnation, parting: the server has lost them, and they go with the next upload; withheld: when (ms), under another setting;
     -- assumed: 1, the number is the one after the cursor, until the download ends.
-    CREATE TABLE IF NOT EXISTS salvor_kept (seq INTEGER PRIMARY KEY, first INTEGER NOT NULL, last INTEGER NOT NULL, stamp TEXT NOT NULL, tag TEXT, t INTEGER NOT NULL, op TEXT NOT NULL, slots TEXT NOT NULL, key TEXT NOT NULL, before TEXT NOT NULL, after TEXT NOT NULL, made INTEGER NOT NULL, number INTEGER NOT NULL, incarnation TEXT, parting INTEGER, review TEXT, withheld INTEGER, assumed INTEGER);
+    CREATE TABLE IF NOT EXISTS salvor_kept (seq INTEGER PRIMARY KEY, first INTEGER NOT NULL, last INTEGER NOT NULL, stamp TEXT NOT NULL, tag TEXT, t INTEGER NOT NULL, op TEXT NOT NULL, slots TEXT NOT NULL, key TEXT NOT NULL, before TEXT NOT NULL, after TEXT NOT NULL, made INTEGER NOT NULL, number INTEGER NOT NULL, incarnation TEXT, parting INTEGER, review TEXT, withheld INTEGER, assumed INTEGER, held INTEGER);
     -- The server's incarnations whose commits were lost, and which of them is known to have lived before which.
     CREATE TABLE IF NOT EXISTS salvor_lost (place INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE);
     CREATE TABLE IF NOT EXISTS salvor_lost_order (earlier TEXT NOT NULL, later TEXT NOT NULL, PRIMARY KEY (earlier, later)) WITHOUT ROWID;
@@ -91,7 +91,7 @@ enum StoreTables {
   static func migrate(_ connection: SQLiteConnection, at time: Int64) throws {
     for (table, column) in [
       ("salvor_offer", "review"), ("salvor_offer", "waiting"), ("salvor_commit", "at"), ("salvor_incarnation", "met"),
-      ("salvor_kept", "assumed"), ("salvor_outstanding", "overtaken"),
+      ("salvor_kept", "assumed"), ("salvor_outstanding", "overtaken"), ("salvor_kept", "held"),
     ] where try connection.tableShape(table)?.column(column) == nil {
       try connection.execute("ALTER TABLE \(table) ADD COLUMN \(column) INTEGER")
     }
@@ -141,6 +141,7 @@ enum StoreTables {
       CREATE INDEX IF NOT EXISTS salvor_archive_withheld ON salvor_archive (seq) WHERE own IS NOT NULL;
       DROP INDEX IF EXISTS salvor_kept_withheld;
       CREATE INDEX IF NOT EXISTS salvor_kept_held ON salvor_kept (seq) WHERE withheld IS NOT NULL;
+      CREATE INDEX IF NOT EXISTS salvor_kept_waits ON salvor_kept (t, seq) WHERE held IS NOT NULL;
       """)
   }
 

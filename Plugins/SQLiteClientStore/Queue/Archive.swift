@@ -106,21 +106,27 @@ extension StoreContext {
       let key = try unpayload(row[6])
       let before = try unpayload(row[7])
       let after = try unpayload(row[8])
-      let change: RowChange
-      switch operation {
-      case .insert: change = .insert(padded(after, table))
-      case .update: change = .update(Dictionary(uniqueKeysWithValues: zip(slots, after)))
-      case .delete: change = .delete
-      }
-      let saw = operation == .insert || before.isEmpty ? nil : whole(before, slots, table)
+      var step = step(seq, operation, slots, before: before, after: after, table)
+      step.isJoined = row[4].integer == 1
       found.append(
         ArchivedChange(
-          request: request, id: id, table: table, key: key,
-          step: RowTimeline.Step(
-            seq: seq, change: change, isJoined: row[4].integer == 1, before: saw, after: nil, saw: saw),
-          slots: slots, before: before, after: after))
+          request: request, id: id, table: table, key: key, step: step, slots: slots, before: before, after: after))
     }
     return found
+  }
+
+  /// A change, from the values of its slots.
+  func step(
+    _ seq: Int64, _ operation: Operation, _ slots: [Int], before: [Value], after: [Value], _ table: CapturedTable
+  ) -> RowTimeline.Step {
+    let change: RowChange
+    switch operation {
+    case .insert: change = .insert(padded(after, table))
+    case .update: change = .update(Dictionary(uniqueKeysWithValues: zip(slots, after)))
+    case .delete: change = .delete
+    }
+    let saw = operation == .insert || before.isEmpty ? nil : whole(before, slots, table)
+    return RowTimeline.Step(seq: seq, change: change, isJoined: false, before: saw, after: nil, saw: saw)
   }
 
   /// By number.

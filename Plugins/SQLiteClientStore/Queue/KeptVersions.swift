@@ -17,13 +17,15 @@ struct LostKeptVersion {
   var before: [Value]
   var after: [Value]
   var made: Int64
-  var version: LostVersion
+  /// Nil: the server has not lost it, and is asked what became of it.
+  var version: LostVersion?
   /// Of an offered delete: the version that it is of; nil: it is a conflict version.
   var review: LostVersion?
 
-  var offer: Offer {
-    guard var deleted = review else { return Offer(version, isVersion: true) }
-    deleted.parting = min(deleted.parting, version.parting)
+  /// Nil: nobody knows which version it is of.
+  var offer: Offer? {
+    guard var deleted = review else { return version.map { Offer($0, isVersion: true) } }
+    if let version { deleted.parting = min(deleted.parting, version.parting) }
     return Offer(deleted, isForReview: true)
   }
 }
@@ -31,31 +33,37 @@ struct LostKeptVersion {
 /// What a server keeps beside its rows is this device's acknowledged change: the device remembers what it sent, until no listed
 /// backup is from before it. So it does with deletes that wait for the operator's consent.
 extension StoreContext {
-  private static let isLost =
-    "incarnation IS NOT NULL AND withheld IS NULL AND t IN (SELECT id FROM salvor_table) AND incarnation IN (SELECT id FROM salvor_lost)"
+  /// The server has lost it; or it is asked what became of a delete that it holds.
+  static let goesAgain =
+    "(held = 2 OR (incarnation IS NOT NULL AND withheld IS NULL AND incarnation IN (SELECT id FROM salvor_lost))) AND t IN (SELECT id FROM salvor_table)"
 
-  /// The highest counter of those that the server has lost; nil: it has lost none.
+  /// The highest counter of those that the server has lost, or is asked about; nil: there are none.
   func lastLostVersion() throws -> Int64? {
-    try connection.integer("SELECT max(seq) FROM salvor_kept WHERE \(Self.isLost)")
+    try connection.integer("SELECT max(seq) FROM salvor_kept WHERE \(Self.goesAgain)")
   }
 
   /// In order.
   func lostVersions(after counter: Int64, upTo last: Int64) throws -> [LostKeptVersion] {
+    try keptVersions("seq > ?1 AND seq <= ?2 AND \(Self.goesAgain)", [.integer(counter), .integer(last)])
+  }
+
+  /// In order.
+  func keptVersions(_ condition: String, _ values: [Value]) throws -> [LostKeptVersion] {
     try connection.rows(
-      "SELECT seq, first, last, stamp, tag, t, op, slots, key, before, after, made, number, incarnation, parting, review FROM salvor_kept WHERE seq > ?1 AND seq <= ?2 AND \(Self.isLost) ORDER BY seq",
-      .integer(counter), .integer(last)
+      "SELECT seq, first, last, stamp, tag, t, op, slots, key, before, after, made, number, incarnation, parting, review FROM salvor_kept WHERE \(condition) ORDER BY seq",
+      values
     ).compactMap { row in
       guard let seq = row[0].integer, let stamp = row[3].string.flatMap({ RequestStamp($0) }),
         let table = row[5].integer.flatMap({ catalog.table(number: $0) }),
-        let operation = row[6].string.flatMap({ Operation(rawValue: $0) }),
-        let incarnation = row[13].string.flatMap({ IncarnationID($0) }), let number = row[12].integer
+        let operation = row[6].string.flatMap({ Operation(rawValue: $0) }), let number = row[12].integer
       else { return nil }
+      let lost = row[13].string.flatMap { IncarnationID($0) }
       return LostKeptVersion(
         seq: seq, first: row[1].integer ?? seq, last: row[2].integer ?? seq, stamp: stamp, tag: row[4].string,
         table: table, operation: operation,
         slots: (row[7].string ?? "").split(separator: ",").compactMap { Int($0) }, key: try unpayload(row[8]),
         before: try unpayload(row[9]), after: try unpayload(row[10]), made: row[11].integer ?? 0,
-        version: LostVersion(incarnation: incarnation, number: number, parting: row[14].integer ?? 0),
+        version: lost.map { LostVersion(incarnation: $0, number: number, parting: row[14].integer ?? 0) },
         review: row[15].string.flatMap(Self.version))
     }
   }
@@ -84,16 +92,11 @@ extension StoreContext {
     }
   }
 
-  /// An upload was settled, and its requests are still in the log.
+  /// An upload was settled, and its requests are still in the log. After `HeldDeletes.settle`.
   func rememberKept(_ results: UploadResults, upTo last: Int64) throws {
-    // What was offered again, and is there again or is known to be.
-    for refusal in results.refused {
-      try connection.run(
-        "DELETE FROM salvor_kept WHERE first = ?1 AND incarnation IS NOT NULL", .integer(refusal.counter))
-    }
     for table in catalog.tables {
       try connection.run(
-        "UPDATE salvor_kept SET number = ?2, assumed = ?4, incarnation = NULL, parting = NULL WHERE t = ?1 AND seq <= ?3 AND \(Self.isLost)",
+        "UPDATE salvor_kept SET number = ?2, assumed = ?4, incarnation = NULL, parting = NULL WHERE t = ?1 AND seq <= ?3 AND incarnation IS NOT NULL AND \(Self.goesAgain)",
         .integer(table.number), .integer(try version(of: results, table)), .integer(last), assumed(results))
     }
     let new = try results.kept.filter { counter in
@@ -141,8 +144,8 @@ extension StoreContext {
     try connection.run(
       """
       INSERT OR REPLACE INTO salvor_kept (seq, first, last, stamp, tag, t, op, slots, key, before, after, made, number,
-          review, assumed)
-        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)
+          review, assumed, held)
+        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)
       """,
       [
         .integer(change.step.seq), .integer(range.first), .integer(range.last), .text(stamp.text),
@@ -150,6 +153,7 @@ extension StoreContext {
         .text(slots.map(String.init).joined(separator: ",")), .text(payload(change.key)), .text(payload(before)),
         .text(payload(after)), .integer(try made(change.step.seq, group: group(of: table.number))),
         .integer(try version(of: results, table)), review.map { .text($0) } ?? .null, assumed(results),
+        review == nil ? .null : .integer(1),
       ])
   }
 }

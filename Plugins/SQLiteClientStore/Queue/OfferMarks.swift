@@ -106,6 +106,12 @@ extension StoreContext {
     return requests
   }
 
+  /// What the server holds, as far as this device knows, deletes among it.
+  func waitingCount() throws -> Int64 {
+    (try connection.integer("SELECT count(*) FROM salvor_offer WHERE waiting = 1") ?? 0)
+      + (try HeldDeletes(self).count())
+  }
+
   /// Those that the server holds: it is told with the next begin that they were taken back.
   func heldOffers(_ requests: [RequestRange]) throws -> [RequestID] {
     try requests.filter(isHeldByServer).map { try requestID(first: $0.first) }

@@ -206,8 +206,7 @@ final class Rebuilding {
     var counts = RecoveryCounts()
     let archive = try archiveLost(watch, offered.mass)
     (counts.lost, counts.unoffered) = (archive.count, archive.unoffered)
-    counts.offered = merge.offers.count + merge.offers.versionCount
-    counts.lost += merge.offers.versionCount
+    counts.offered = merge.offers.count
     var names: [String] = []
     for entry in before {
       let count = try connection.integer("SELECT count(*) FROM \(entry.keys)") ?? 0

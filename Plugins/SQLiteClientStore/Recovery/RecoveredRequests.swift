@@ -44,8 +44,15 @@ final class RecoveredRequests {
       "reason IS NOT 'lost-on-server' AND NOT EXISTS (SELECT 1 FROM temp.salvor_archive_before b WHERE b.first = r.request AND b.state = r.state)"
     var last: Int64?
     for change in try context.archived(where: isNew, []) {
-      if change.range.first != last { counts.discarded += 1 }
+      if change.range.first != last {
+        if change.request.state == .displaced { counts.displaced += 1 } else { counts.discarded += 1 }
+      }
       last = change.range.first
+      // The server has lost it, and does not get it now.
+      if change.request.state == .displaced, merge.offers.isOffer(change.step.seq) {
+        counts.lost += 1
+        counts.offered -= 1
+      }
       try record.archived(change)
     }
   }

@@ -52,6 +52,7 @@ struct RecoveryRun {
   ) throws -> RecoveryReport {
     try takeIdentity()
     merge.add(try RecoveredRequests(context, record, merge, index).run())
+    merge.add(try merge.offers.recordVersions(record))
     try record.aside(after: aside)
     let report = RecoveryReport(
       id: order.id, time: context.clock.now(), reason: order.reason, strategy: order.strategy, counts: merge.counts,

@@ -43,6 +43,7 @@ struct UploadAcceptance {
     try context.noteErrorValues()
     // A displaced request that was accepted, too, is sent again when it returns: the server knows its ID.
     try context.forgetSentBefore()
+    report.refused += try HeldDeletes(context).settle(outcome.results, upTo: last)
     try context.rememberKept(outcome.results, upTo: last)
     let waiting = try waitingRanges()
     let kept = merged(try context.leftOut().filter { $0.first <= last } + waiting)
@@ -84,7 +85,8 @@ struct UploadAcceptance {
     try letDeletesGo(waiting, rows)
     try context.forgetLeftOut()
     try context.forgetOffers()
-    report.waiting = try connection.integer("SELECT count(*) FROM salvor_offer WHERE waiting = 1") ?? 0
+    report.waiting = try context.waitingCount()
+    report.asksAgain = try HeldDeletes(context).areAsked()
     try forgetTimes()
     if let commit = outcome.results.commit { try connection.rememberCommit(commit, at: context.clock.now()) }
     try end()
@@ -117,6 +119,10 @@ struct UploadAcceptance {
     }
     guard !deletes.isEmpty else { return }
     try context.rememberHeld(deletes, outcome.results, index: LogIndex(context))
+    let what = deletes.count == 1 ? "1 delete waits" : "\(deletes.count) deletes wait"
+    try connection.note(
+      ["After the restore \(what) at the server for its operator: the rows are in their tables until he accepts."],
+      at: context.clock.now())
     try rows().remove(deletes)
   }
 

@@ -36,6 +36,8 @@ enum StateName: String {
   case healAsked
   /// They are in the next upload.
   case healDue
+  /// The same of offered deletes that the server holds.
+  case heldAsked
   /// The setting under which what was withheld is offered with the next session, and the settings under which it was looked at last.
   case healWanted, healSeen
   /// Offers that the server held when they were taken back, and of which it does not know that yet: request IDs.

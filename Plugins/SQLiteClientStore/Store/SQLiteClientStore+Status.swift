@@ -38,7 +38,8 @@ extension SQLiteClientStore {
       let known = Set(terms.withdrawn)
       try connection.transaction { try connection.setWithdrawn(connection.withdrawn().filter { !known.contains($0) }) }
     }
-    let wants = try context.wantsWithheld(heal)
+    let asks = try HeldDeletes(context).ask(terms)
+    let wants = try context.wantsWithheld(heal) || asks
     if wants { quiet = nil }
     let waiting = try connection.integer("SELECT count(*) FROM salvor_offer WHERE waiting = 1") ?? 0
     // A large lot is sent again when half of it is settled.
@@ -88,6 +89,7 @@ extension SQLiteClientStore {
       status.upload = try connection.uploadStatus(now: clock.now())
       status.capturePausedSince = try connection.pausedSince()
       status.lastRefused = try context.lastRefused()
+      status.waiting = try context.waitingCount()
       if status.capturePausedSince == nil {
         status.rowsWithoutKey = try context.rowsWithoutKey(in: context.catalog.tables)
       }

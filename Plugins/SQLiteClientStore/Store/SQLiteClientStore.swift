@@ -301,7 +301,7 @@ public actor SQLiteClientStore: ClientStore {
     return ClientSession(
       state: try state(context), upload: drawn, notices: notices, joined: joined, blocked: blocked,
       displaced: displaced,
-      takesParts: true)
+      takesParts: true, heldDeletes: try HeldDeletes(context).count())
   }
 
   /// Rows that no subscription covers go as soon as nothing waits that needs them, though nothing is downloaded.

@@ -127,8 +127,9 @@ struct UploadEncoder {
 
   /// A change that the server had kept as a conflict version, as it was sent.
   private func write(_ version: LostKeptVersion, _ layout: Layout, _ writer: inout UploadChunkWriter) {
+    guard let offer = version.offer else { return }
     if version.last > version.first { writer.request(first: version.first, last: version.last, tag: version.tag) }
-    writer.offer(first: version.seq, last: version.seq, version.offer)
+    writer.offer(first: version.seq, last: version.seq, offer)
     var names: [String] = []
     var values: [(old: Value, new: Value, isKey: Bool)] = []
     for (place, slot) in version.slots.enumerated() {

@@ -146,7 +146,8 @@ private func showPlan(_ client: SalvorClient, _ invocation: Invocation) async th
       ["steps", plan.steps.joined(separator: ", ")],
       ["requests kept", grouped(plan.counts.kept + plan.counts.merged)],
       ["… of these on another base", grouped(plan.counts.merged)], ["requests uploaded first", grouped(plan.sent)],
-      ["requests to the archive", grouped(plan.counts.discarded)], ["rows to fetch", grouped(plan.rowsToFetch)],
+      ["requests to the archive", grouped(plan.counts.discarded)],
+      ["requests that could not stand", grouped(plan.counts.displaced)], ["rows to fetch", grouped(plan.rowsToFetch)],
       ["… of these by files", describe(plan.files)],
       ["rows to remove", grouped(plan.counts.deletes)], ["rows the server lost", grouped(plan.counts.lost)],
       ["… of these offered to it again", grouped(plan.counts.offered)],
@@ -173,12 +174,12 @@ private func listRecoveries(_ client: SalvorClient, _ terminal: Terminal) async 
     terminal.say("this database was never recovered")
   } else {
     terminal.table(
-      ["id", "when", "reason", "strategy", "kept", "discarded", "lost", "backup"],
+      ["id", "when", "reason", "strategy", "kept", "discarded", "displaced", "lost", "backup"],
       recoveries.map { recovery in
         [
           recovery.id, moment(recovery.time), recovery.reason.rawValue, recovery.strategy,
           grouped(recovery.counts.kept + recovery.counts.merged), grouped(recovery.counts.discarded),
-          grouped(recovery.counts.lost), recovery.backup ?? "-",
+          grouped(recovery.counts.displaced), grouped(recovery.counts.lost), recovery.backup ?? "-",
         ]
       })
   }
@@ -230,7 +231,7 @@ func describe(_ recovery: RecoverySummary, outcome: SyncReport.Outcome?, on term
   }
   terminal.say(
     "\(terminal.green(outcome == .recovered ? "recovered" : "rewound")): \(recovery.reason.rawValue), strategy \(recovery.strategy)\(fell): "
-      + "\(grouped(report.counts.kept + report.counts.merged)) requests kept, \(grouped(report.counts.discarded)) in the archive, "
+      + "\(grouped(report.counts.kept + report.counts.merged)) requests kept, \(grouped(report.counts.discarded + report.counts.displaced)) in the archive, "
       + "\(grouped(report.counts.upserts)) rows written, \(grouped(report.counts.deletes)) removed, "
       + "\(grouped(report.counts.lost)) that the server lost"
       + (report.counts.offered > 0 ? ", \(grouped(report.counts.offered)) offered to it again" : "")

@@ -38,6 +38,11 @@ extension Command {
     terminal.print(
       "queue      \(grouped(status.queued)) waiting, \(grouped(status.inError)) in error, "
         + "\(grouped(status.displaced)) displaced, \(grouped(status.kept)) kept")
+    if status.waiting > 0 {
+      terminal.print(
+        "waiting    \(grouped(status.waiting)) offers or deletes that the server had lost wait there: for its operator, or for another row"
+      )
+    }
     if let refusal { terminal.print("refused    \(refusalText(refusal))") }
     if isAsked {
       let answer = unreachable.map { "\(terminal.red("not reachable")) (\($0.code.rawValue)): \($0.message)" }

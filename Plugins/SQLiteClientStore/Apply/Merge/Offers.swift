@@ -90,23 +90,54 @@ final class Offers {
 
   /// What the server kept beside rows by lost commits goes with the next upload.
   private func noteVersions(after shared: Int64) throws {
+    var withheld: [Int64] = []
     for table in context.catalog.tables where context.table(table)?.maintained == .dual {
       for (place, incarnation) in incarnations.enumerated() {
         let next = place + 1 < incarnations.count ? incarnations[place + 1].firstCommit : .max
+        let isOffered = isOn && mode(of: table) != .off
+        let isLost = "t = ?1 AND incarnation IS NULL AND number > ?2 AND number >= ?3 AND number < ?4"
+        let values: [Value] = [
+          .integer(table.number), .integer(shared), .integer(place == 0 ? 0 : incarnation.firstCommit), .integer(next),
+        ]
+        if !isOffered {
+          withheld += try context.connection.rows("SELECT seq FROM salvor_kept WHERE \(isLost)", values)
+            .compactMap { $0[0].integer }
+        }
         try context.connection.run(
-          "UPDATE salvor_kept SET incarnation = ?2, parting = ?3, made = min(made, ?3), withheld = ?6 WHERE t = ?1 AND incarnation IS NULL AND number > ?3 AND number >= ?4 AND number < ?5",
-          .integer(table.number), .text(incarnation.id.text), .integer(shared),
-          .integer(place == 0 ? 0 : incarnation.firstCommit), .integer(next),
-          isOn && mode(of: table) != .off ? .null : .integer(context.clock.now()))
+          "UPDATE salvor_kept SET incarnation = ?5, parting = ?2, made = min(made, ?2), held = NULL, withheld = ?6 WHERE \(isLost)",
+          values + [.text(incarnation.id.text), isOffered ? .null : .integer(context.clock.now())])
       }
     }
-    versionCount =
-      try context.connection.integer(
-        "SELECT count(*) FROM salvor_kept WHERE incarnation IS NOT NULL AND withheld IS NULL") ?? 0
+    lostVersions = (try context.lostVersions(after: 0, upTo: .max).filter { $0.version != nil }, Set(withheld))
   }
 
-  /// Conflict versions that the server has lost.
-  private(set) var versionCount: Int64 = 0
+  /// Conflict versions that the server has lost: those that are offered, and by their counters the ones that are not.
+  private var lostVersions: (offered: [LostKeptVersion], withheld: Set<Int64>) = ([], [])
+
+  /// Lines of the report, each of a change.
+  func recordVersions(_ record: RecoveryRecord) throws -> RecoveryCounts {
+    var counts = RecoveryCounts()
+    for version in lostVersions.offered {
+      counts.lost += 1
+      counts.offered += 1
+      try record.version(version, .offered)
+    }
+    for seq in lostVersions.withheld.sorted() {
+      for version in try context.keptVersions("seq = ?1", [.integer(seq)]) {
+        counts.lost += 1
+        counts.unoffered[order.heal == .off ? .off : .tableOff, default: 0] += 1
+        try record.version(version, .lost)
+      }
+    }
+    let count = lostVersions.withheld.count
+    guard count > 0 else { return counts }
+    let what = count == 1 ? "1 conflict version" : "\(count) conflict versions"
+    try context.connection.note(
+      [
+        "The server has lost \(what) of this device, and heal is off: salvor recover --report \(order.id) names each. They are offered when heal is on again."
+      ], at: context.clock.now())
+    return counts
+  }
 
   /// So many lost incarnations are remembered, the newest ones.
   static let incarnationsMax: Int64 = 1000

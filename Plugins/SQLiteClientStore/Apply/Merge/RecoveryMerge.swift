@@ -248,8 +248,7 @@ final class RecoveryMerge: RecoveryRules {
     for (table, keys) in massDeletes.sorted(by: { $0.key < $1.key }).map(\.value) {
       try archive.lostDeletes(table, keys)
     }
-    counts.offered += offers.count + offers.versionCount
-    counts.lost += offers.versionCount
+    counts.offered += offers.count
     counts.lost += archive.count
     counts.unoffered.merge(archive.unoffered) { $0 + $1 }
     lastCounter = archive.counter
@@ -295,6 +294,7 @@ final class RecoveryMerge: RecoveryRules {
     counts.kept += more.kept
     counts.merged += more.merged
     counts.discarded += more.discarded
+    counts.displaced += more.displaced
     counts.lost += more.lost
     counts.offered += more.offered
     counts.givenUp += more.givenUp

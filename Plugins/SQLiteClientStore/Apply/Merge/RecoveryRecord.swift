@@ -7,7 +7,7 @@ import SalvorWire
 /// place has its part, and the counter of its change or how many lines came before it.
 final class RecoveryRecord {
   private enum Part: Int64 {
-    case request, row, aside, givenUp
+    case request, row, aside, givenUp, version
   }
 
   let context: StoreContext
@@ -53,12 +53,22 @@ final class RecoveryRecord {
   func archived(_ change: StoreContext.ArchivedChange) throws {
     let names = change.slots.map { change.table.columns[$0].name }
     let item = RecoveryItem(
-      fate: .discarded, request: change.id,
+      fate: change.request.state == .displaced ? .displaced : .discarded, request: change.id,
       table: change.table.name, key: change.key, operation: change.step.change.operation,
       before: zip(names, change.before).map { NamedValue($0, $1) },
       after: zip(names, change.after).map { NamedValue($0, $1) },
       reason: change.request.state == .displaced ? "displaced" : change.request.reason)
     try request(seq: change.step.seq, item.json.bytes)
+  }
+
+  /// A change that the server had kept as a conflict version, or a delete that it held.
+  func version(_ version: LostKeptVersion, _ fate: RecoveryItem.Fate) throws {
+    let names = version.slots.map { version.table.columns[$0].name }
+    let item = RecoveryItem(
+      fate: fate, request: RequestID(stamp: version.stamp, counter: version.first), table: version.table.name,
+      key: version.key, operation: version.operation, before: zip(names, version.before).map { NamedValue($0, $1) },
+      after: zip(names, version.after).map { NamedValue($0, $1) }, reason: "version-lost-on-server")
+    try add(.version, item)
   }
 
   func row(
