@@ -28,11 +28,23 @@ public struct LostNeighbours: Sendable, Hashable {
   public var earlier: IncarnationID
   /// The one that lived after it. Others may have lived between the two.
   public var later: IncarnationID
+  /// They are of different histories: a restore took the earlier one's commits before the later one made its own. Otherwise who made the later
+  /// commits had seen the earlier ones.
+  public var isApart: Bool
 
   /// Says that `earlier` lived before `later`.
-  public init(_ earlier: IncarnationID, before later: IncarnationID) {
+  public init(_ earlier: IncarnationID, before later: IncarnationID, isApart: Bool = false) {
     self.earlier = earlier
     self.later = later
+    self.isApart = isApart
+  }
+
+  /// Adds what somebody tells. Two that stand in one history once are of one.
+  public func add(to pairs: inout [LostNeighbours]) {
+    guard let known = pairs.firstIndex(where: { $0.earlier == earlier && $0.later == later }) else {
+      return pairs.append(self)
+    }
+    if !isApart { pairs[known].isApart = false }
   }
 
   /// What a list says that is in the order in which they lived.
@@ -53,12 +65,46 @@ public struct LostVersion: Sendable, Hashable {
   public var number: Int64
   /// The number of the newest commit that the device and the server had both made when they parted; 0: none.
   public var parting: Int64
+  /// The row was as it is by a commit that was lost before: its device has offered it since, and `number` is the commit that this made. Nil:
+  /// it was made by `number`, or nobody knows.
+  public var origin: Origin?
+
+  /// A commit that was lost before.
+  public struct Origin: Sendable, Hashable {
+    /// The start of the server that made it.
+    public var incarnation: IncarnationID
+    /// Its number.
+    public var number: Int64
+    /// All parts given.
+    public init(incarnation: IncarnationID, number: Int64) {
+      self.incarnation = incarnation
+      self.number = number
+    }
+
+    /// Both parts with a space between them; nil: it is something else.
+    public init?(text: String) {
+      let parts = text.split(separator: " ")
+      guard parts.count == 2, let incarnation = IncarnationID(parts[0]), let number = Int64(parts[1]) else {
+        return nil
+      }
+      self.init(incarnation: incarnation, number: number)
+    }
+
+    /// Both parts with a space between them.
+    public var text: String { "\(incarnation.text) \(number)" }
+  }
 
   /// All parts given.
-  public init(incarnation: IncarnationID, number: Int64, parting: Int64) {
+  public init(incarnation: IncarnationID, number: Int64, parting: Int64, origin: Origin? = nil) {
     self.incarnation = incarnation
     self.number = number
     self.parting = parting
+    self.origin = origin
+  }
+
+  /// The same by the commit that made the row what it is.
+  public var original: LostVersion {
+    origin.map { LostVersion(incarnation: $0.incarnation, number: $0.number, parting: parting) } ?? self
   }
 }
 

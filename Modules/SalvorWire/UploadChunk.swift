@@ -25,8 +25,10 @@ public struct UploadShape: Sendable, Hashable {
 ///     {"stamp":"…"}                                           the stamp of the request IDs that follow
 ///     {"shape":0,"table":"t","operation":"update","columns":["a"]}
 ///     {"request":7,"last":9,"tag":"visit 17"}                 the changes 7 to 9 are one request
+///     {"context":[],"apart":[[0,1]]}                          of the order of the next line: no commit of the second was made upon one of the first
 ///     {"lost":["…","…"],"order":[[0,1]]}                      incarnations that the offers are of; the first lived before the second
-///     {"offer":7,"last":9,"of":[0,105,100]}                   the changes 7 to 9 are offers of the commit 105 of the first
+///     {"context":[],"origin":[0,98]}                          the rows of the next line were so by the commit 98 of the first, lost before
+///     {"offer":7,"last":9,"of":[1,105,100]}                   the changes 7 to 9 are offers of the commit 105 of the second
 ///     {"first":7,"made":57,"changes":[[0,"key","old","new"],…]}
 ///
 /// `first` is the counter of the first change of the line, the others count on; `made` is the number of the commit that
@@ -105,18 +107,11 @@ public struct UploadChunkWriter: Sendable {
   /// - Parameter order: what is known of their order; nil: they stand in it.
   public mutating func lost(_ incarnations: [IncarnationID], order: [LostNeighbours]? = nil) {
     endLine()
-    payload.raw("{\"lost\":[")
-    for (place, incarnation) in incarnations.enumerated() {
-      if place > 0 { payload.comma() }
-      payload.text(incarnation.text)
-      lost[incarnation] = place
-    }
-    payload.raw("]")
-    if let order {
-      payload.raw(",\"order\":[")
+    let places = Dictionary(incarnations.enumerated().map { ($1, $0) }) { first, _ in first }
+    func pairs(_ pairs: [LostNeighbours]) {
       var isFirst = true
-      for pair in order {
-        guard let earlier = lost[pair.earlier], let later = lost[pair.later] else { continue }
+      for pair in pairs {
+        guard let earlier = places[pair.earlier], let later = places[pair.later] else { continue }
         if !isFirst { payload.comma() }
         isFirst = false
         payload.raw("[")
@@ -127,6 +122,23 @@ public struct UploadChunkWriter: Sendable {
       }
       payload.raw("]")
     }
+    if let apart = order?.filter(\.isApart), !apart.isEmpty {
+      // A server of an earlier release passes such lines over.
+      payload.raw("{\"context\":[],\"apart\":[")
+      pairs(apart)
+      payload.raw("}\n")
+    }
+    payload.raw("{\"lost\":[")
+    for (place, incarnation) in incarnations.enumerated() {
+      if place > 0 { payload.comma() }
+      payload.text(incarnation.text)
+      lost[incarnation] = place
+    }
+    payload.raw("]")
+    if let order {
+      payload.raw(",\"order\":[")
+      pairs(order)
+    }
     payload.raw("}\n")
   }
 
@@ -134,6 +146,14 @@ public struct UploadChunkWriter: Sendable {
   /// `lost`, which names its incarnation.
   public mutating func offer(first: Int64, last: Int64, _ offer: Offer) {
     endLine()
+    if let origin = offer.version.origin, let place = lost[origin.incarnation] {
+      // A server of an earlier release passes such lines over.
+      payload.raw("{\"context\":[],\"origin\":[")
+      payload.number(Int64(place))
+      payload.comma()
+      payload.number(origin.number)
+      payload.raw("]}\n")
+    }
     payload.raw("{\"offer\":")
     payload.number(first)
     payload.raw(",\"last\":")
@@ -249,6 +269,10 @@ public struct UploadChunkReader: ~Copyable {
   public private(set) var shapes: [UploadShape] = []
   private var stamp: RequestStamp?
   private var lost: [IncarnationID] = []
+  /// What the next `lost` line has in its order, and is of different histories.
+  private var apart: [[Int64]] = []
+  /// Of the offers of the next line.
+  private var origin: LostVersion.Origin?
   private var counter: Int64 = 0
   private var made: Int64 = 0
   private var inChanges = false
@@ -334,10 +358,17 @@ public struct UploadChunkReader: ~Copyable {
       shapes.append(try shape(&isFirst))
       return .shape(shapes.count - 1)
     case "request": return try request(&isFirst)
-    // The unchanged parents of changed rows, as devices of an earlier release send them: nothing needs them.
+    // What readers of an earlier release pass over. Devices of an earlier release sent the unchanged parents of changed rows so: nothing
+    // needs them.
     case "context":
       try reader.skipValue()
-      while try reader.nextKey(&isFirst) != nil { try reader.skipValue() }
+      while let key = try reader.nextKey(&isFirst) {
+        switch key {
+        case "origin": origin = try originOfOffers()
+        case "apart": apart = try places()
+        default: try reader.skipValue()
+        }
+      }
       return nil
     case "lost": return try lostIncarnations(&isFirst)
     case "offer": return try offer(&isFirst)
@@ -394,7 +425,22 @@ public struct UploadChunkReader: ~Copyable {
   }
 
   private mutating func lostOrder() throws(SalvorError) -> [LostNeighbours] {
+    let isApart = Set(apart)
+    apart = []
     var order: [LostNeighbours] = []
+    for pair in try places() {
+      guard pair.allSatisfy({ $0 < lost.count }) else {
+        throw reader.malformed("a pair of the order is of two of the incarnations")
+      }
+      order.append(
+        LostNeighbours(lost[Int(pair[0])], before: lost[Int(pair[1])], isApart: isApart.contains(pair)))
+    }
+    return order
+  }
+
+  /// Pairs of places in `lost`.
+  private mutating func places() throws(SalvorError) -> [[Int64]] {
+    var pairs: [[Int64]] = []
     try reader.beginArray()
     var isFirstPair = true
     while try reader.nextElement(&isFirstPair) {
@@ -405,13 +451,13 @@ public struct UploadChunkReader: ~Copyable {
         places.append(try reader.integer())
         guard places.count <= 2 else { break }
       }
-      guard places.count == 2, places.allSatisfy({ $0 >= 0 && $0 < lost.count }), places[0] != places[1] else {
+      guard places.count == 2, places.allSatisfy({ $0 >= 0 }), places[0] != places[1] else {
         throw reader.malformed("a pair of the order is of two of the incarnations")
       }
-      order.append(LostNeighbours(lost[Int(places[0])], before: lost[Int(places[1])]))
-      guard order.count <= Self.lostOrderMax else { throw reader.malformed("too many pairs of the order") }
+      pairs.append(places)
+      guard pairs.count <= Self.lostOrderMax else { throw reader.malformed("too many pairs of the order") }
     }
-    return order
+    return pairs
   }
 
   private mutating func offer(_ isFirst: inout Bool) throws(SalvorError) -> Event {
@@ -436,14 +482,31 @@ public struct UploadChunkReader: ~Copyable {
       default: throw reader.malformed("expected \"written\", \"review\" or \"version\"")
       }
     }
+    defer { origin = nil }
     guard first > 0, last >= first, last <= Self.counterMax, numbers.count == 3, numbers[0] >= 0,
       numbers[0] < lost.count, numbers[2] >= 0,
       numbers[1] > numbers[2]
     else { throw reader.malformed("an offer of no lost commit") }
-    let version = LostVersion(incarnation: lost[Int(numbers[0])], number: numbers[1], parting: numbers[2])
+    let version = LostVersion(
+      incarnation: lost[Int(numbers[0])], number: numbers[1], parting: numbers[2],
+      origin: origin?.incarnation == lost[Int(numbers[0])] ? nil : origin)
     return .offer(
       first: first, last: last,
       offer: Offer(version, written: written, isForReview: isForReview, isVersion: isVersion))
+  }
+
+  private mutating func originOfOffers() throws(SalvorError) -> LostVersion.Origin {
+    var numbers: [Int64] = []
+    try reader.beginArray()
+    var isFirst = true
+    while try reader.nextElement(&isFirst) {
+      numbers.append(try reader.integer())
+      guard numbers.count <= 2 else { break }
+    }
+    guard numbers.count == 2, numbers[0] >= 0, numbers[0] < lost.count, numbers[1] > 0 else {
+      throw reader.malformed("an origin is an incarnation and the number of a commit")
+    }
+    return LostVersion.Origin(incarnation: lost[Int(numbers[0])], number: numbers[1])
   }
 
   private mutating func writtenColumns() throws(SalvorError) -> [String] {

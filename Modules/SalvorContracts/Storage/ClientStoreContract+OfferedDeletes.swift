@@ -57,6 +57,23 @@ extension ClientStoreContract {
       try await bench.expectRows("note", [])
       try expectEqual(try await bench.begin().changes.map(\.summary), ["delete note [n1]"], "what is sent")
     },
+    offering("so does one in a group beside other changes") { bench in
+      try await bench.download(full: ["note"], rows: [])
+      try await bench.download(rows: [("note", ["n1", "theirs", .null])])
+      try await bench.write(
+        .beginRequest(tag: "t"), .insert("note", ["id": "n2", "title": "mine"]), .delete("note", ["n1"]), .endRequest)
+      try await bench.recover(lost())
+      try await bench.expectRows("note", [["n2", "mine", .null]])
+      let sent = try await bench.begin()
+      try expectEqual(
+        sent.changes.map(\.summary),
+        [
+          "insert note [\"id\", \"title\", \"body\"] [n2, mine, null]",
+          "delete note [n1] of 2 [\"id\", \"title\", \"body\"]",
+        ], "what is sent")
+      try await bench.settle(sent, commit: bench.nextCommit())
+      try await bench.expectRows("note", [["n2", "mine", .null]])
+    },
     offering("where nothing is offered it is in the archive") { bench in
       try await bench.download(full: ["note"], rows: [])
       try await bench.download(rows: [("note", ["n1", "theirs", .null])])

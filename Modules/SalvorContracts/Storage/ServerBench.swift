@@ -110,6 +110,8 @@ struct Device: Sendable {
   var counter: Int64 = 0
   /// The incarnations that its offers are of, in the order in which they lived.
   var lost: [IncarnationID] = []
+  /// Each of them is of another history than the one before.
+  var isApart = false
   /// What it subscribes to; nil: to nothing, and it never did.
   var subscriptions: ResolvedSubscriptions?
   var groups: [GroupState]
@@ -159,7 +161,11 @@ struct Device: Sendable {
   /// The chunk of an upload, its counters drawn.
   mutating func chunk(_ sent: [Sent], made: Int64? = nil, isLast: Bool = true) -> UploadChunk {
     var writer = UploadChunkWriter(blobs: ContractBlobs.sink)
-    if !lost.isEmpty { writer.lost(lost) }
+    if !lost.isEmpty {
+      writer.lost(
+        lost,
+        order: isApart ? zip(lost, lost.dropFirst()).map { LostNeighbours($0, before: $1, isApart: true) } : nil)
+    }
     for item in sent {
       if case .group(let members) = item {
         writer.request(first: counter + 1, last: counter + Int64(members.count), tag: "group")

@@ -120,6 +120,19 @@ extension ServerStoreContract {
       let older = try await bert.upload(.offer(version(4, parting: parting), note("n2", "older")))
       try expectOffers(older, superseded: 1)
     },
+    healing("what a device offered is its own, also where it waited: its delete of the row is no conflict") {
+      bench, parting in
+      var anna = try await device(bench)
+      _ = try await anna.upload(.offered(Offer(version(5, parting: parting), isForReview: true), note("n2", "lost")))
+      try expectEqual(try await holding(bench).acceptOffers(WaitingQuery()), 1, "what was accepted")
+      try expectAccepted(try await anna.upload(.delete("note", ["n2"]), made: parting), 1)
+      try await bench.expectRows("note", [["n1", "a", "b"]])
+      // Another device has not seen it.
+      _ = try await anna.upload(.offered(Offer(version(6, parting: parting), isForReview: true), note("n3", "lost")))
+      try expectEqual(try await holding(bench).acceptOffers(WaitingQuery()), 1, "what was accepted")
+      var bert = try await device(bench, "bert")
+      try expectAccepted(try await bert.upload(.delete("note", ["n3"]), made: parting), 1, conflicts: 1)
+    },
     healing("an offer that waits goes on under the new names of its table and its columns") { bench, parting in
       var anna = try await device(bench)
       _ = try await anna.upload(

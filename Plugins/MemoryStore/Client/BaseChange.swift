@@ -1,3 +1,4 @@
+import SalvorModel
 import SalvorStorage
 
 /// A base that a download or an acknowledgement changed, and the commit that did it.
@@ -12,4 +13,6 @@ struct BaseChange: Sendable, Hashable {
   var isAssumed = false
   /// The row came whole since this device wrote it: by this version nobody is known to have changed it.
   var cameWhole = false
+  /// An offer that was accepted did it: the lost commit that made the row so.
+  var origin: LostVersion.Origin?
 }

@@ -113,7 +113,7 @@ extension ClientContent {
           baseChanges.append(
             BaseChange(
               row: change.row, version: version, isDeleted: bases[change.row] == nil, isOwn: true,
-              isAssumed: results.commit == nil))
+              isAssumed: results.commit == nil, origin: change.origin))
         }
         if let place { requests.remove(at: place) }
         // Nobody wants the older value any more.
@@ -152,9 +152,12 @@ extension ClientContent {
   mutating func rememberOffered(_ request: Request) {
     for change in request.changes {
       guard let version = change.offer?.version else { continue }
+      // Of the server's history, whichever of its commits made the row so.
+      let isOfKnown = version.origin == nil || incarnations.contains { $0.id == version.incarnation }
       baseChanges.append(
         BaseChange(
-          row: change.row, version: version.number, isDeleted: change.operation == .delete, isOwn: true))
+          row: change.row, version: isOfKnown ? version.number : version.original.number,
+          isDeleted: change.operation == .delete, isOwn: true, origin: isOfKnown ? version.origin : nil))
     }
   }
 

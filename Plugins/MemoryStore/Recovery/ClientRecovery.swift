@@ -127,7 +127,15 @@ struct ClientRecovery {
     guard heals, mode(of: name.table) != .off, isLost(name), number > order.shared ?? 0,
       let incarnation = before.incarnations.last(where: { $0.firstCommit > 0 && $0.firstCommit <= number })
     else { return nil }
-    return LostVersion(incarnation: incarnation.id, number: number, parting: order.shared ?? 0)
+    return LostVersion(
+      incarnation: incarnation.id, number: number, parting: order.shared ?? 0, origin: origin(of: name))
+  }
+
+  /// The lost commit that made the row what it is, where every change by its newest commit was an accepted offer.
+  private func origin(of name: RowName) -> LostVersion.Origin? {
+    guard let newest = newestChange(of: name) else { return nil }
+    let changes = before.baseChanges.filter { $0.row == name && $0.version == newest.version }
+    return changes.allSatisfy { $0.origin != nil } ? newest.origin : nil
   }
 
   /// Those whose commits are lost now, after the ones that were lost before.
@@ -147,16 +155,18 @@ struct ClientRecovery {
     let known = before.incarnations.filter { $0.firstCommit > 0 }
     let last = content.lostIncarnations.filter { id in !content.lostOrder.contains { $0.earlier == id } }
     var previous: IncarnationID?
-    func note(_ earlier: IncarnationID, before later: IncarnationID) {
-      let pair = LostNeighbours(earlier, before: later)
-      if earlier != later, !content.lostOrder.contains(pair) { content.lostOrder.append(pair) }
+    func note(_ earlier: IncarnationID, before later: IncarnationID, isApart: Bool) {
+      guard earlier != later else { return }
+      LostNeighbours(earlier, before: later, isApart: isApart).add(to: &content.lostOrder)
     }
     for (place, incarnation) in known.enumerated() {
       let end = place + 1 < known.count ? known[place + 1].firstCommit : .max
       guard end > (order.shared ?? 0) + 1 else { continue }
       if !content.lostIncarnations.contains(incarnation.id) { content.lostIncarnations.append(incarnation.id) }
-      if let previous { note(previous, before: incarnation.id) }
-      if before.met.contains(incarnation.id) { for earlier in last { note(earlier, before: incarnation.id) } }
+      if let previous { note(previous, before: incarnation.id, isApart: false) }
+      if before.met.contains(incarnation.id) {
+        for earlier in last { note(earlier, before: incarnation.id, isApart: true) }
+      }
       previous = incarnation.id
     }
     content.met = []

@@ -257,7 +257,13 @@ extension ClientRecovery {
         // Whoever deletes a row does not miss it.
         for change in request.changes { lost[change.row] = nil }
       }
-      for change in request.changes {
+      for (place, change) in request.changes.enumerated() {
+        // Beside other changes, too, the delete of a lost row is one of the lost version.
+        if !isIdle, request.state == .queued, change.operation == .delete, change.offer == nil, view[change.row] == nil,
+          fates[change.row] == .lost, isWritable(change.row), let version = lostVersion(of: change.row)
+        {
+          offerDelete(index, place, version)
+        }
         guard let table = content.schema.table(change.row.table) else { continue }
         view[change.row] = change.applied(to: view[change.row], of: table)
       }
@@ -291,11 +297,13 @@ extension ClientRecovery {
       return isWritable(name) ? lostVersion(of: name) : nil
     }
     guard versions.count == places.count else { return false }
-    for (place, version) in zip(places, versions) {
-      let table = content.schema.table(content.requests[index].changes[place].row.table)
-      content.requests[index].changes[place].offer = Offer(version, written: table?.travelling.map(\.name) ?? [])
-    }
+    for (place, version) in zip(places, versions) { offerDelete(index, place, version) }
     return true
+  }
+
+  private mutating func offerDelete(_ index: Int, _ place: Int, _ version: LostVersion) {
+    let table = content.schema.table(content.requests[index].changes[place].row.table)
+    content.requests[index].changes[place].offer = Offer(version, written: table?.travelling.map(\.name) ?? [])
   }
 
   /// The server has the row again: a person's delete of it is an ordinary one.

@@ -9,7 +9,7 @@ extension ClientContent {
   /// - Parameter base: the row that they are upon.
   func olderOffers(of name: RowName, than version: LostVersion, upon base: Row?) -> [Int] {
     var order = LostOrder(own: [])
-    for found in lostOrder { order.add(found.earlier, before: found.later) }
+    for found in lostOrder { order.add(found) }
     let steps = outstanding.flatMap(\.changes).filter { $0.row == name }
     return requests.indices.filter { index in
       guard requests[index].changes.count == 1, let change = requests[index].changes.first, change.row == name,

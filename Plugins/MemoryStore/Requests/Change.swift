@@ -14,6 +14,13 @@ struct Change: Sendable, Hashable {
   /// It brings back what the server acknowledged and lost (semantics 10).
   var offer: Offer?
 
+  /// Of an offer: the lost commit that made the row so.
+  var origin: LostVersion.Origin? {
+    guard let offer, offer.written.isEmpty else { return nil }
+    let original = offer.version.original
+    return LostVersion.Origin(incarnation: original.incarnation, number: original.number)
+  }
+
   func column(_ name: String) -> ChangedColumn? { columns.first { $0.name == name } }
 
   /// The row after the change, or nil where there is none then: it was deleted, or an update found no row.

@@ -13,10 +13,11 @@ struct HealedColumn: Sendable, Hashable {
   var at: Int64
 }
 
-/// An offered delete of a row that is not there, and that its sender may never have seen: it counts where he may write what somebody
+/// A delete of a row that is not there, and that its sender may never have seen: it counts where he may write what somebody
 /// offers of the row.
 struct ClaimedDelete: Sendable, Hashable {
-  var version: LostVersion
+  /// Nil: it was not lost, but is an ordinary delete, and stands against every version.
+  var version: LostVersion?
   /// As of `HealedColumn`.
   var at: Int64
   var principal: Principal

@@ -4,12 +4,12 @@ import SalvorStorage
 extension ServerState {
   /// A device tells in which order incarnations lived.
   mutating func note(_ order: [LostNeighbours]) {
-    for found in order where !lostNeighbours.contains(found) { lostNeighbours.append(found) }
+    for found in order { found.add(to: &lostNeighbours) }
   }
 
   var lostOrder: LostOrder {
     var order = LostOrder(own: timeline.incarnations.map(\.id))
-    for found in lostNeighbours { order.add(found.earlier, before: found.later) }
+    for found in lostNeighbours { order.add(found) }
     return order
   }
 
@@ -33,6 +33,9 @@ extension ServerState {
     healed = healed.mapValues { columns in columns.filter { $0.value.at > 2 * trimmed } }.filter { !$0.value.isEmpty }
     claimedDeletes = claimedDeletes.mapValues { $0.filter { $0.at > 2 * trimmed } }.filter { !$0.value.isEmpty }
   }
+
+  /// The server's own history has the commit.
+  func has(_ version: LostVersion) -> Bool { lastCommit(of: version.incarnation).map { version.number <= $0 } ?? false }
 
   /// The last commit of an incarnation of this server's; nil: it does not know it.
   func lastCommit(of incarnation: IncarnationID) -> Int64? {

@@ -151,8 +151,13 @@ struct ServerState: Sendable {
     var changed: Set<RowName>
     /// What of that came by offers: columns of rows, and `HealedColumn.existence`.
     var healed: [RowName: Set<String>] = [:]
+    /// Who offered that.
+    var offeredBy: RemoteID?
     /// The tables as the commit left them; nil once it is trimmed.
     var tables: MemoryTables?
+
+    /// It is the remote's own, also where it waited, and somebody accepted it.
+    func isOffered(_ row: RowName, by remote: RemoteID) -> Bool { offeredBy == remote && healed[row]?.isEmpty == false }
   }
 
   struct Remote: Sendable {
@@ -184,6 +189,7 @@ struct ServerState: Sendable {
     for index in commits.indices.reversed() where commits[index].changed.contains(row) {
       // What another holds instead of the row makes it no newer.
       if let other = commits[index].touchedFor, other != remote { continue }
+      if commits[index].remote != remote, commits[index].isOffered(row, by: remote) { continue }
       if commits[index].remote != remote { return commits[index].commit.number }
       if index > 0, let before = commits[index - 1].tables, before[row] == nil { return 0 }
     }
@@ -195,6 +201,7 @@ struct ServerState: Sendable {
   func newestForeignWrite(of row: RowName, besides remote: RemoteID, after made: Int64) -> CommitRecord? {
     for index in commits.indices.reversed() where commits[index].changed.contains(row) {
       guard commits[index].commit.number > made, index > 0, let before = commits[index - 1].tables else { return nil }
+      if commits[index].remote != remote, commits[index].isOffered(row, by: remote) { continue }
       if commits[index].remote == remote {
         if before[row] == nil { return nil }
       } else if commits[index].touchedFor == nil {
@@ -212,15 +219,15 @@ struct ServerState: Sendable {
 
   /// Adds a commit where rows changed. Nil: nothing did.
   mutating func commit(
-    _ changed: Set<RowName>, by remote: RemoteID?, healed: [RowName: Set<String>] = [:], touchedFor: RemoteID? = nil,
-    random: any RandomSource, time: Int64
+    _ changed: Set<RowName>, by remote: RemoteID?, healed: [RowName: Set<String>] = [:], offeredBy: RemoteID? = nil,
+    touchedFor: RemoteID? = nil, random: any RandomSource, time: Int64
   ) -> Commit? {
     guard !changed.isEmpty else { return nil }
     let commit = Commit(number: head.number + 1, id: CommitID(from: random))
     commits.append(
       CommitRecord(
         commit: commit, remote: remote, touchedFor: touchedFor, time: time, changed: changed, healed: healed,
-        tables: tables))
+        offeredBy: offeredBy, tables: tables))
     return commit
   }
 

@@ -284,12 +284,12 @@ public actor MemoryServerStore: ServerStore {
     processing.run()
     let touched = processing.touched
     let changedBack = processing.changed.filter { state.tables[$0] != nil && processing.tables[$0] != nil }
-    let changed = processing.tables.differences(from: state.tables).union(changedBack)
+    let changed = processing.tables.differences(from: state.tables).union(changedBack).union(processing.gone)
     state.tables = processing.tables
     state.keep(processing.kept)
     let commit = state.commit(
-      changed, by: intake.purpose == .upload ? upload.remote : nil, healed: processing.healedEntries, random: random,
-      time: clock.now())
+      changed, by: intake.purpose == .upload ? upload.remote : nil, healed: processing.healedEntries,
+      offeredBy: upload.remote, random: random, time: clock.now())
     state.healed = processing.healed
     state.claimedDeletes = processing.claimedDeletes
     state.number(commit)

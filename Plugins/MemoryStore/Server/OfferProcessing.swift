@@ -9,8 +9,11 @@ extension UploadProcessing {
 
   mutating func apply(_ change: Change, _ offer: Offer, _ table: Table) -> Reason? {
     let version = offer.version
-    let isKnown = state.lastCommit(of: version.incarnation).map { version.number <= $0 } ?? false
-    if isKnown, !offer.written.isEmpty, change.operation != .update { return applyWritten(change, offer, table) }
+    let known = [version, version.original].first { state.has($0) }?.number
+    let isKnown = known != nil
+    if let known, !offer.written.isEmpty, change.operation != .update {
+      return applyWritten(change, offer, made: known, table)
+    }
     if isKnown || version.incarnation == incarnation || version.parting > state.head.number {
       return (.notLost, "This server has not lost commit \(version.number), or never had it.")
     }
@@ -28,7 +31,7 @@ extension UploadProcessing {
     case (.delete, let present?) where !offer.written.isEmpty:
       let isConflict = HealedColumn.all(of: table).contains { isUnseen($0, of: change.row, version) }
       return deleteWritten(change, over: present, table, isConflict: isConflict)
-    case (.delete, let present): return delete(change, version, over: present, table)
+    case (.delete, let present): return delete(change, offer, over: present, table)
     case (.insert, nil): return insert(change, offer, table)
     case (.update, nil):
       guard hasLeft(change) || !scope.isLimited(table) else { return rowDeleted(table) }
@@ -94,27 +97,42 @@ extension UploadProcessing {
 
   /// A delete is a version of all columns.
   private mutating func delete(
-    _ change: Change, _ version: LostVersion, over present: Row?, _ table: Table
+    _ change: Change, _ offer: Offer, over present: Row?, _ table: Table
   ) -> Reason? {
+    let version = offer.version
     let all = Set(table.travelling.map(\.name) + [HealedColumn.existence])
     guard present != nil else {
       // From now on it is gone by this version: no older one makes it again. Unless it may be a row that he never saw.
       let isSeen = !scope.isLimited(table) || hasLeft(change) || change.made < state.trimmed
+      if !offer.written.isEmpty {
+        // A person's delete, not one that was lost: it is an ordinary write, and stands against every version.
+        gone.insert(change.row)
+        if !isSeen {
+          healedEntries[change.row] = all
+          claimedDeletes[change.row, default: []].append(
+            ClaimedDelete(version: nil, at: .max, principal: scope.scope.principal))
+        }
+        return nil
+      }
       if outcome(HealedColumn.existence, isSame: true, change, version) == .applied {
         if isSeen {
           heal(change.row, all, version, entry: [])
         } else {
           claimedDeletes[change.row, default: []].append(
-            ClaimedDelete(version: version, at: .max, principal: scope.scope.principal))
+            ClaimedDelete(version: version.original, at: .max, principal: scope.scope.principal))
         }
       }
       supersededOffers += 1
       return nil
     }
     let outcomes = Set(all.map { outcome($0, isSame: false, change, version) })
+    let overtaken = marks(of: change.row, since: version.parting)
     if outcomes == [.applied] {
       heal(change.row, all, version, entry: all)
       healedOffers += 1
+      if table.travelling.contains(where: { isOvertaken($0.name, overtaken, version) }) {
+        noteOvertaken(change, becoming: nil, table)
+      }
       return put(nil, at: change.row, over: present)
     }
     metAnother.insert(change.counter)
@@ -137,6 +155,8 @@ extension UploadProcessing {
     var row = present
     var applied: Set<String> = []
     var lost: [ChangedColumn] = []
+    var overtakes = false
+    let marks = marks(of: change.row, since: version.parting)
     if change.operation == .insert, outcome(HealedColumn.existence, isSame: true, change, version) == .applied {
       applied.insert(HealedColumn.existence)
     }
@@ -145,6 +165,7 @@ extension UploadProcessing {
       switch outcome(column.name, isSame: value == column.new, change, version) {
       case .applied:
         applied.insert(column.name)
+        overtakes = overtakes || value != column.new && isOvertaken(column.name, marks, version)
         if let place = table.columnIndex(column.name) { row[place] = column.new }
       case .superseded: break
       // No lost commit is known to have changed it: it is offered for its rank.
@@ -163,6 +184,7 @@ extension UploadProcessing {
       rest.columns = lost
       keep(rest)
     }
+    if overtakes { noteOvertaken(change, becoming: row, table) }
     if !applied.isEmpty { heal(change.row, applied, version, entry: applied) }
     if row != present {
       healedOffers += 1
@@ -182,12 +204,13 @@ extension UploadProcessing {
   }
 
   /// The server has the version after all: what the device wrote upon it is an ordinary change of these columns.
-  private mutating func applyWritten(_ change: Change, _ offer: Offer, _ table: Table) -> Reason? {
+  private mutating func applyWritten(
+    _ change: Change, _ offer: Offer, made known: Int64, _ table: Table
+  ) -> Reason? {
     guard let present = tables[change.row] else { return change.operation == .delete ? nil : rowDeleted(table) }
     guard isInside(present, change.row, table) else { return outOfScope(table) }
     func isChanged(_ column: String) -> Bool {
-      isWritten(column, of: change.row, since: offer.version.number)
-        || mark(column, of: change.row, since: offer.version.number) != nil
+      isWritten(column, of: change.row, since: known) || mark(column, of: change.row, since: known) != nil
     }
     if change.operation == .delete {
       let isConflict = HealedColumn.all(of: table).contains(where: isChanged)
@@ -226,15 +249,34 @@ extension UploadProcessing {
     healed[row]?[column].flatMap { $0.at > 2 * parting ? $0 : nil }
   }
 
+  private func marks(of row: RowName, since parting: Int64) -> [String: HealedColumn] {
+    (healed[row] ?? [:]).filter { $0.value.at > 2 * parting }
+  }
+
+  /// What stands there came by an offer of an earlier history, and goes: nobody who made what is offered has seen it.
+  private func isOvertaken(_ column: String, _ marks: [String: HealedColumn], _ version: LostVersion) -> Bool {
+    guard let mark = marks[column] else { return false }
+    return state.lostOrder.relation(mark.version, beside: version)
+      == LostOrder.Relation(finding: .older, isApart: true)
+  }
+
+  private mutating func noteOvertaken(_ change: Change, becoming row: Row?, _ table: Table) {
+    guard let deciding else { return }
+    note(change, of: requests[deciding].id, by: table.conflicts, becoming: row)
+  }
+
   private func outcome(_ column: String, isSame: Bool, _ change: Change, _ version: LostVersion) -> ColumnOutcome {
     let writes = state.ordinaryWrites(of: change.row, since: version.parting).filter { $0.columns.contains(column) }
     let stands: ColumnOutcome = isSame ? .superseded : .conflict
     guard let mark = mark(column, of: change.row, since: version.parting) else {
       return writes.isEmpty ? .applied : stands
     }
-    switch state.lostOrder.finding(mark.version, beside: version) {
+    let relation = state.lostOrder.relation(mark.version, beside: version)
+    switch relation.finding {
     case .same: return writes.contains { mark.at != .max && 2 * $0.commit > mark.at } ? .superseded : stands
-    case .newer: return writes.contains { 2 * $0.commit < mark.at } ? stands : .superseded
+    case .newer:
+      // Or in another history, where nobody had seen what is offered.
+      return relation.isApart || writes.contains { 2 * $0.commit < mark.at } ? stands : .superseded
     case .older: return writes.isEmpty ? .applied : stands
     case .unranked: return stands
     }
@@ -252,18 +294,24 @@ extension UploadProcessing {
 
   /// Others have offered the row's delete without being known to have seen it: it counts where they may write it as it is offered.
   private func outcomeOfDeletes(_ change: Change, _ version: LostVersion, _ table: Table) -> ColumnOutcome {
-    var outcome = ColumnOutcome.applied
+    var (isWritten, isNewer, isUnranked) = (false, false, false)
     let row = change.applied(to: nil, of: table) ?? []
     for delete in claimedDeletes[change.row] ?? [] where delete.at != .max && delete.at > 2 * version.parting {
       let theirs = ScopeCheck(schema: state.schema, scope: ReadScope(delete.principal))
       guard theirs.finding(row, of: table, in: tables) == .inside else { continue }
-      switch state.lostOrder.finding(delete.version, beside: version) {
+      guard let deleted = delete.version else {
+        isWritten = true
+        continue
+      }
+      let relation = state.lostOrder.relation(deleted, beside: version)
+      switch relation.finding {
       case .same, .older: continue
-      case .newer: return .superseded
-      case .unranked: outcome = .conflict
+      case .newer where relation.isApart: isUnranked = true
+      case .newer: isNewer = true
+      case .unranked: isUnranked = true
       }
     }
-    return outcome
+    return isWritten ? .conflict : isNewer ? .superseded : isUnranked ? .conflict : .applied
   }
 
   // MARK: What it leaves
@@ -271,7 +319,7 @@ extension UploadProcessing {
   private mutating func heal(
     _ row: RowName, _ columns: Set<String>, _ version: LostVersion, entry: Set<String>
   ) {
-    for column in columns { healed[row, default: [:]][column] = HealedColumn(version: version, at: .max) }
+    for column in columns { healed[row, default: [:]][column] = HealedColumn(version: version.original, at: .max) }
     healedEntries[row, default: []].formUnion(entry)
   }
 

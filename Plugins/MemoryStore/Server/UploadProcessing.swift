@@ -43,6 +43,8 @@ struct UploadProcessing {
   var claimedDeletes: [RowName: [ClaimedDelete]]
   /// What of the upload's own writes came by offers.
   var healedEntries: [RowName: Set<String>] = [:]
+  /// Rows that the server lost and that an ordinary delete found gone: the delete has a commit all the same.
+  var gone: Set<RowName> = []
   var healedOffers: Int64 = 0
   var supersededOffers: Int64 = 0
   /// Conflict versions of the offer that is being decided.
@@ -246,6 +248,7 @@ struct UploadProcessing {
     healed = before.healed
     claimedDeletes = before.claimedDeletes
     healedEntries = before.healedEntries
+    gone = before.gone
     healedOffers = before.healedOffers
     supersededOffers = before.supersededOffers
   }
@@ -399,7 +402,7 @@ struct UploadProcessing {
   }
 
   /// No value is overwritten in silence: what a policy settles is noted, before the row is written.
-  private mutating func note(_ change: Change, of request: RequestID, by policy: String, becoming row: Row?) {
+  mutating func note(_ change: Change, of request: RequestID, by policy: String, becoming row: Row?) {
     guard var version = conflictVersion(change, of: request), let table = state.schema.table(change.row.table) else {
       return
     }

@@ -166,6 +166,7 @@
       return add("salvor_inbox", "v", logWidth) + add("salvor_change", "v", logWidth)
         + add("salvor_gone", "v", keyWidth) + add("salvor_proof", "v", keyWidth)
         + add("salvor_gone", "d", scopeWidth) + add("salvor_came", "d", scopeWidth)
+        + ["ALTER TABLE salvor_lost_timeline ADD COLUMN IF NOT EXISTS apart bigint"]
         + keyIndexes.sorted { $0.key < $1.key }.map { "CREATE INDEX IF NOT EXISTS \($0) ON \($1) (t, v0)" }
     }
 

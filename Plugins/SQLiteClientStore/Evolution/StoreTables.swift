@@ -25,19 +25,21 @@ enum StoreTables {
     -- version, whether the server's operator is to accept it, and of an update the whole row by slot.
     \(archive)
     -- The bases that a download or an acknowledgement changed: a row's version is the highest of its entries'.
-    -- deleted: 1, of a row that left the scope 2.
-    CREATE TABLE IF NOT EXISTS salvor_history (id INTEGER PRIMARY KEY, t INTEGER, version INTEGER, own INTEGER, deleted INTEGER, v0);
+    -- deleted: 1, of a row that left the scope 2. origin: the entry is of an offer that was accepted: the lost commit that made the row so.
+    CREATE TABLE IF NOT EXISTS salvor_history (id INTEGER PRIMARY KEY, t INTEGER, version INTEGER, own INTEGER, deleted INTEGER, origin TEXT, v0);
     -- Changes that bring back what the server acknowledged and lost: the lost commit, and the newest one that both sides had when
     -- they parted. written: slots of the change that are an ordinary change. review: 1, the server's operator is to accept it.
-    -- waiting: 1, the server holds it until a parent or that consent comes.
-    CREATE TABLE IF NOT EXISTS salvor_offer (seq INTEGER PRIMARY KEY, incarnation TEXT NOT NULL, number INTEGER NOT NULL, parting INTEGER NOT NULL, written TEXT, review INTEGER, waiting INTEGER);
+    -- waiting: 1, the server holds it until a parent or that consent comes. origin: of a row that was given back before, and lost again: the
+    -- lost commit that made it so.
+    CREATE TABLE IF NOT EXISTS salvor_offer (seq INTEGER PRIMARY KEY, incarnation TEXT NOT NULL, number INTEGER NOT NULL, parting INTEGER NOT NULL, written TEXT, review INTEGER, waiting INTEGER, origin TEXT);
     -- Changes that the server keeps as conflict versions, as they were sent, and the commit as of which it has them.
     -- incarnation, parting: the server has lost them, and they go with the next upload; withheld: when (ms), under another setting;
     -- assumed: 1, the number is the one after the cursor, until the download ends.
     CREATE TABLE IF NOT EXISTS salvor_kept (seq INTEGER PRIMARY KEY, first INTEGER NOT NULL, last INTEGER NOT NULL, stamp TEXT NOT NULL, tag TEXT, t INTEGER NOT NULL, op TEXT NOT NULL, slots TEXT NOT NULL, key TEXT NOT NULL, before TEXT NOT NULL, after TEXT NOT NULL, made INTEGER NOT NULL, number INTEGER NOT NULL, incarnation TEXT, parting INTEGER, review TEXT, withheld INTEGER, assumed INTEGER, held INTEGER);
-    -- The server's incarnations whose commits were lost, and which of them is known to have lived before which.
+    -- The server's incarnations whose commits were lost, and which of them is known to have lived before which. apart: 1, in another
+    -- history, which a restore took before.
     CREATE TABLE IF NOT EXISTS salvor_lost (place INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE);
-    CREATE TABLE IF NOT EXISTS salvor_lost_order (earlier TEXT NOT NULL, later TEXT NOT NULL, PRIMARY KEY (earlier, later)) WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS salvor_lost_order (earlier TEXT NOT NULL, later TEXT NOT NULL, apart INTEGER, PRIMARY KEY (earlier, later)) WITHOUT ROWID;
     -- Tables that were made anew with other columns: the archive has changes of them. Their slots stay in salvor_column.
     CREATE TABLE IF NOT EXISTS salvor_retired_table (id INTEGER PRIMARY KEY, name TEXT NOT NULL, keys INTEGER NOT NULL);
     -- What recoveries did: report and lines as JSON.
@@ -92,8 +94,12 @@ enum StoreTables {
     for (table, column) in [
       ("salvor_offer", "review"), ("salvor_offer", "waiting"), ("salvor_commit", "at"), ("salvor_incarnation", "met"),
       ("salvor_kept", "assumed"), ("salvor_outstanding", "overtaken"), ("salvor_kept", "held"),
+      ("salvor_lost_order", "apart"),
     ] where try connection.tableShape(table)?.column(column) == nil {
       try connection.execute("ALTER TABLE \(table) ADD COLUMN \(column) INTEGER")
+    }
+    for table in ["salvor_history", "salvor_offer"] where try connection.tableShape(table)?.column("origin") == nil {
+      try connection.execute("ALTER TABLE \(table) ADD COLUMN origin TEXT")
     }
     if try connection.tableShape("salvor_kept")?.column("review") == nil {
       try connection.execute("ALTER TABLE salvor_kept ADD COLUMN review TEXT")

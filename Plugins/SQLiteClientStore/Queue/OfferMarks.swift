@@ -57,14 +57,16 @@ struct OfferCursor {
     guard !isAtEnd else { return }
     var found: [Mark] = []
     try context.connection.query(
-      "SELECT seq, incarnation, number, parting, written, review FROM salvor_offer WHERE seq > ?1 ORDER BY seq LIMIT 1000",
+      "SELECT seq, incarnation, number, parting, written, review, origin FROM salvor_offer WHERE seq > ?1 ORDER BY seq LIMIT 1000",
       [.integer(counter)]
     ) { row in
       guard let incarnation = row.value(1).string.flatMap({ IncarnationID($0) }) else { return true }
       found.append(
         Mark(
           seq: row.int64(0),
-          version: LostVersion(incarnation: incarnation, number: row.int64(2), parting: row.int64(3)),
+          version: LostVersion(
+            incarnation: incarnation, number: row.int64(2), parting: row.int64(3),
+            origin: row.value(6).string.flatMap { LostVersion.Origin(text: $0) }),
           written: (row.value(4).string ?? "").split(separator: ",").compactMap { Int($0) },
           isForReview: row.int64(5) == 1))
       return true
@@ -82,13 +84,13 @@ extension StoreContext {
       row[0].string.flatMap { IncarnationID($0) }
     }
     let order = try connection.rows(
-      "SELECT earlier, later FROM salvor_lost_order WHERE earlier IN (SELECT id FROM salvor_lost) AND later IN (SELECT id FROM salvor_lost) ORDER BY earlier, later LIMIT ?1",
+      "SELECT earlier, later, coalesce(apart, 0) FROM salvor_lost_order WHERE earlier IN (SELECT id FROM salvor_lost) AND later IN (SELECT id FROM salvor_lost) ORDER BY earlier, later LIMIT ?1",
       .integer(Int64(UploadChunkReader.lostOrderMax))
     ).compactMap { row -> LostNeighbours? in
       guard let earlier = row[0].string.flatMap({ IncarnationID($0) }),
         let later = row[1].string.flatMap({ IncarnationID($0) })
       else { return nil }
-      return LostNeighbours(earlier, before: later)
+      return LostNeighbours(earlier, before: later, isApart: row[2].integer == 1)
     }
     return (incarnations, order)
   }
@@ -175,11 +177,17 @@ extension StoreContext {
     for table in catalog.tables {
       let keys = table.keySlots.map { "v\($0)" }.joined(separator: ", ")
       try connection.run(
-        "INSERT INTO salvor_history (t, version, own, deleted, \(keys)) SELECT l.t, o.number, 1, l.op IN \(Self.deleteOperations), \(table.keySlots.map { "l.v\($0)" }.joined(separator: ", ")) "
+        "INSERT INTO salvor_history (t, version, origin, own, deleted, \(keys)) SELECT l.t, \(Self.knownNumber), \(Self.knownOrigin), 1, l.op IN \(Self.deleteOperations), \(table.keySlots.map { "l.v\($0)" }.joined(separator: ", ")) "
           + "FROM salvor_log l JOIN salvor_offer o ON o.seq = l.seq WHERE l.seq BETWEEN ?1 AND ?2 AND l.t = ?3 AND l.op IN \(Self.changeOperations)",
         .integer(range.first), .integer(range.last), .integer(table.number))
     }
   }
+
+  /// Of an offer `o` that the server has not lost: the commit of the server's history that made the row so, and what stays its origin.
+  private static let knownNumber =
+    "CASE WHEN \(isOfKnown) THEN o.number ELSE CAST(substr(o.origin, instr(o.origin, ' ') + 1) AS INTEGER) END"
+  private static let knownOrigin = "CASE WHEN \(isOfKnown) THEN o.origin END"
+  private static let isOfKnown = "o.origin IS NULL OR o.incarnation IN (SELECT id FROM salvor_incarnation)"
 
   /// The row is gone at the server as of this commit, and this device deleted it, too.
   func rememberOwnDelete(_ table: CapturedTable, _ key: Key, version: Int64) throws {

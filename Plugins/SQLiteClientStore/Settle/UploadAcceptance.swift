@@ -221,13 +221,19 @@ struct UploadAcceptance {
   /// What was accepted without a commit (kept as a conflict version, there already) is newer than the cursor: a recovery
   /// asks for it.
   private func remember(_ gap: RequestRange, _ commit: Commit?) throws {
+    // What was offered, and is lost once more, is no newer by that.
+    let anyOffers = try connection.integer("SELECT 1 FROM salvor_offer LIMIT 1") != nil
+    let origin =
+      anyOffers
+      ? "(SELECT coalesce(o.origin, o.incarnation || ' ' || o.number) FROM salvor_offer o WHERE o.seq = salvor_log.seq AND o.written IS NULL)"
+      : "NULL"
     for table in context.catalog.tables {
       let cursor = try connection.integer(
         "SELECT number FROM salvor_group WHERE name = ?1", .text(context.group(of: table.number)))
       let version = commit?.number ?? (cursor ?? 0) + 1
       let keys = table.keySlots.map { "v\($0)" }.joined(separator: ", ")
       try connection.run(
-        "INSERT INTO salvor_history (t, version, own, deleted, \(keys)) SELECT t, ?3, 1, op IN \(StoreContext.deleteOperations), \(keys) FROM salvor_log "
+        "INSERT INTO salvor_history (t, version, own, origin, deleted, \(keys)) SELECT t, ?3, 1, \(origin), op IN \(StoreContext.deleteOperations), \(keys) FROM salvor_log "
           + "WHERE seq BETWEEN ?1 AND ?2 AND t = ?4 AND op IN \(StoreContext.changeOperations)",
         .integer(gap.first), .integer(gap.last), .integer(version), .integer(table.number))
     }

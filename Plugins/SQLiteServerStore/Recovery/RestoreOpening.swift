@@ -19,6 +19,7 @@ struct RestoreOpening {
     let last = try incarnation(of: there, in: before)
     try connection.transaction(.immediate) {
       try connection.execute(RestoreBook.tables + HealBook.tables)
+      try ServerDDL.addApart(connection)
       try takeOrder(of: before, now)
       try takeRestores(of: before)
       try takePace(of: before)
@@ -64,17 +65,18 @@ struct RestoreOpening {
   /// begun since: a newer copy has incarnations that lived before those restores.)
   private func takeOrder(of before: SQLiteConnection, _ now: Int64) throws {
     let insertion = try connection.prepare(
-      "INSERT OR IGNORE INTO salvor_lost_timeline (earlier, later, remote, time) VALUES (?1, ?2, ?3, ?4)")
-    func note(_ earlier: Value, before later: Value, by remote: Value) throws {
+      "INSERT OR IGNORE INTO salvor_lost_timeline (earlier, later, remote, time, apart) VALUES (?1, ?2, ?3, ?4, ?5)")
+    func note(_ earlier: Value, before later: Value, by remote: Value, apart: Value = .null) throws {
       guard earlier != later else { return }
-      for (place, value) in [earlier, later, remote, .integer(now)].enumerated() {
+      for (place, value) in [earlier, later, remote, .integer(now), apart].enumerated() {
         try insertion.bind(place + 1, value)
       }
       try insertion.run()
     }
-    if try before.tableShape("salvor_lost_timeline") != nil {
-      for row in try before.rows("SELECT earlier, later, remote FROM salvor_lost_timeline") {
-        try note(row[0], before: row[1], by: row[2])
+    if let shape = try before.tableShape("salvor_lost_timeline") {
+      let apart = shape.column("apart") == nil ? "NULL" : "apart"
+      for row in try before.rows("SELECT earlier, later, remote, \(apart) FROM salvor_lost_timeline") {
+        try note(row[0], before: row[1], by: row[2], apart: row[3])
       }
     }
     let own = try before.rows("SELECT id, first_commit FROM salvor_incarnation ORDER BY first_commit")

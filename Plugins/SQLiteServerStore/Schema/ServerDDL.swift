@@ -123,6 +123,7 @@ enum ServerDDL {
     if let shape = try connection.tableShape("salvor_conflict"), shape.column("offer") == nil {
       try connection.execute("ALTER TABLE salvor_conflict ADD COLUMN offer TEXT")
     }
+    try addApart(connection)
     if let shape = try connection.tableShape("salvor_change"), shape.column("m") == nil {
       // Which columns the entries so far changed is not known: as many as there are.
       try connection.execute(
@@ -140,6 +141,13 @@ enum ServerDDL {
       CREATE INDEX IF NOT EXISTS salvor_conflict_settled ON salvor_conflict (resolution, resolved)
         WHERE resolution IS NOT NULL;
       """)
+  }
+
+  /// In databases of earlier releases nothing says of which histories lost incarnations are.
+  static func addApart(_ connection: SQLiteConnection) throws {
+    if let shape = try connection.tableShape("salvor_lost_timeline"), shape.column("apart") == nil {
+      try connection.execute("ALTER TABLE salvor_lost_timeline ADD COLUMN apart INTEGER")
+    }
   }
 
   /// Brings the columns of values up to the width that the schema needs.

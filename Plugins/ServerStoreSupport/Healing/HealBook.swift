@@ -27,7 +27,7 @@ package final class HealBook {
       remote TEXT NOT NULL, principal TEXT NOT NULL, PRIMARY KEY (t, key, incarnation, number, remote));
     CREATE INDEX IF NOT EXISTS salvor_healed_delete_at ON salvor_healed_delete (at);
     CREATE TABLE IF NOT EXISTS salvor_lost_timeline (
-      earlier TEXT NOT NULL, later TEXT NOT NULL, remote TEXT NOT NULL, time INTEGER NOT NULL,
+      earlier TEXT NOT NULL, later TEXT NOT NULL, remote TEXT NOT NULL, time INTEGER NOT NULL, apart INTEGER,
       PRIMARY KEY (earlier, later)) WITHOUT ROWID;
     """
 
@@ -45,9 +45,16 @@ package final class HealBook {
     var entryMask: Int64
     /// Lines of `salvor_healed` may be of the same columns.
     var hasLines: Bool
-    /// An offered delete of a row that is not there, and that its sender may never have seen: it counts where he may write what
-    /// somebody offers of the row.
-    var isClaim = false
+    var claim: Claim?
+  }
+
+  /// A delete of a row that is not there, and that its sender may never have seen: it counts where he may write what somebody offers of
+  /// the row.
+  enum Claim {
+    /// It was lost, and is offered: its version tells which offers it stands against.
+    case lost
+    /// An ordinary one: it stands against every version. Its line in the book has no incarnation.
+    case written
   }
 
   let rows: RowReader
@@ -62,7 +69,7 @@ package final class HealBook {
   private var told: Set<[LostNeighbours]>?
   /// What was told and is not in the book yet.
   private var unwritten: [[LostNeighbours]] = []
-  private var findings: [[LostVersion]: LostOrder.Finding] = [:]
+  private var relations: [[LostVersion]: LostOrder.Relation] = [:]
   private var head: Int64?
   private let histories: RowHistories
   /// Offered deletes of rows that nobody saw may stand in the book.
@@ -101,8 +108,8 @@ package final class HealBook {
   func note(_ pairs: [LostNeighbours]) throws {
     if told == nil { try load() }
     guard told?.insert(pairs).inserted == true else { return }
-    findings = [:]
-    for pair in pairs { order.add(pair.earlier, before: pair.later) }
+    relations = [:]
+    for pair in pairs { order.add(pair) }
     unwritten.append(pairs)
   }
 
@@ -114,9 +121,11 @@ package final class HealBook {
       let (earlier, later) = (pair.earlier, pair.later)
       try connection.run(
         """
-        INSERT INTO salvor_lost_timeline (earlier, later, remote, time) VALUES (?1, ?2, ?3, ?4)
-          ON CONFLICT (earlier, later) DO UPDATE SET time = excluded.time
-        """, .text(earlier.text), .text(later.text), .text(upload.remote.text), .integer(now))
+        INSERT INTO salvor_lost_timeline (earlier, later, remote, time, apart) VALUES (?1, ?2, ?3, ?4, ?5)
+          ON CONFLICT (earlier, later) DO UPDATE SET time = excluded.time,
+            apart = CASE WHEN excluded.apart = 1 THEN salvor_lost_timeline.apart END
+        """, .text(earlier.text), .text(later.text), .text(upload.remote.text), .integer(now),
+        pair.isApart ? .integer(1) : .null)
       count += 1
     }
     unwritten = []
@@ -128,19 +137,19 @@ package final class HealBook {
       own: try connection.rows("SELECT id FROM salvor_incarnation ORDER BY first_commit").compactMap { row in
         row[0].string.flatMap { IncarnationID($0) }
       })
-    try connection.query("SELECT earlier, later FROM salvor_lost_timeline", []) { row in
+    try connection.query("SELECT earlier, later, coalesce(apart, 0) FROM salvor_lost_timeline", []) { row in
       if let earlier = IncarnationID(row.string(0)), let later = IncarnationID(row.string(1)) {
-        order.add(earlier, before: later)
+        order.add(LostNeighbours(earlier, before: later, isApart: row.int64(2) == 1))
       }
       return true
     }
   }
 
   /// What the first version is, beside the second.
-  func finding(_ version: LostVersion, beside other: LostVersion) -> LostOrder.Finding {
-    if let known = findings[[version, other]] { return known }
-    let found = order.finding(version, beside: other)
-    findings[[version, other]] = found
+  func relation(_ version: LostVersion, beside other: LostVersion) -> LostOrder.Relation {
+    if let known = relations[[version, other]] { return known }
+    let found = order.relation(version, beside: other)
+    relations[[version, other]] = found
     return found
   }
 
@@ -149,9 +158,7 @@ package final class HealBook {
     let head = try self.head ?? CommitLog.state(connection).head.number
     self.head = head
     guard version.incarnation != incarnation, version.parting <= head else { return .notLost(version) }
-    if let last = try lastCommit(of: version.incarnation, head: head), version.number <= last {
-      return .notLost(version)
-    }
+    if try known(version) != nil { return .notLost(version) }
     // What changed nothing has the number of the commit that would have come next.
     guard let end = try end(of: version.incarnation), version.number > end + 1 else { return nil }
     return .neverMade(version, end)
@@ -167,10 +174,15 @@ package final class HealBook {
     return found
   }
 
-  /// The server's own history has the commit.
-  func has(_ version: LostVersion) throws -> Bool {
+  /// The commit of the server's own history that made the row so; nil: it has none.
+  func known(_ version: LostVersion) throws -> Int64? {
     let head = try self.head ?? CommitLog.state(connection).head.number
-    return try lastCommit(of: version.incarnation, head: head).map { version.number <= $0 } ?? false
+    for (incarnation, number) in [
+      (version.incarnation, version.number), (version.original.incarnation, version.original.number),
+    ] {
+      if let last = try lastCommit(of: incarnation, head: head), number <= last { return number }
+    }
+    return nil
   }
 
   private func lastCommit(of incarnation: IncarnationID, head: Int64) throws -> Int64? {
@@ -199,7 +211,7 @@ package final class HealBook {
       of: RowHistories.Row(place: place, key: key, hash: hash), after: parting)
     var marks: [RowStanding.Mark] = []
     var covered: Int64 = 0
-    let waiting = pending.reversed().filter { !$0.isClaim }.map {
+    let waiting = pending.reversed().filter { $0.claim == nil }.map {
       RowStanding.Mark(version: $0.version, mask: $0.mask, at: .max)
     }
     for var mark in waiting + (history.marks + history.lines).sorted(by: { $0.at > $1.at }) where mark.at > 2 * parting
@@ -215,7 +227,7 @@ package final class HealBook {
     return RowStanding(
       version: version, writes: writes, marks: marks, hasLines: !history.lines.isEmpty || !pending.isEmpty
     ) { [self] in
-      finding($0, beside: version)
+      relation($0, beside: version)
     }
   }
 
@@ -239,7 +251,9 @@ package final class HealBook {
   /// caller's to know.
   func isClear(_ offer: Offer, _ operation: Operation, in place: Int, _ hash: UInt64, _ key: () -> Key) throws -> Bool {
     let table = catalog.tables[place]
-    guard offer.written.isEmpty, !offer.isVersion, intake.isFree(offer, table) else { return false }
+    guard offer.written.isEmpty, !offer.isVersion, offer.version.origin == nil, intake.isFree(offer, table) else {
+      return false
+    }
     if operation == .insert, !table.alternatives.isEmpty, try hasClaims() { return false }
     if lastPassing?.version != offer.version {
       let passes = try refusal(of: offer.version) == nil && offer.version.parting >= trimmed
@@ -263,23 +277,27 @@ package final class HealBook {
     of key: Key, at place: Int, for version: LostVersion, _ mayWrite: (Principal) throws -> Bool
   ) throws -> RowStanding.Outcome {
     let parting = try sequence(of: version.parting)
-    var outcome = RowStanding.Outcome.applied
-    guard try hasClaims() else { return outcome }
+    guard try hasClaims() else { return .applied }
+    var (isWritten, isNewer, isUnranked) = (false, false, false)
     for row in try connection.rows(
       "SELECT incarnation, number, principal FROM salvor_healed_delete WHERE t = ?1 AND key = ?2 AND at > ?3",
       .integer(catalog.tables[place].number), text(key), .integer(2 * parting))
     {
-      guard let incarnation = row[0].string.flatMap({ IncarnationID($0) }), let number = row[1].integer,
-        let principal = row[2].string.flatMap({ Principal(stored: $0) })
-      else { continue }
+      guard let principal = row[2].string.flatMap({ Principal(stored: $0) }), try mayWrite(principal) else { continue }
+      guard let incarnation = row[0].string.flatMap({ IncarnationID($0) }), let number = row[1].integer else {
+        isWritten = true
+        continue
+      }
       let deleted = LostVersion(incarnation: incarnation, number: number, parting: 0)
-      switch finding(deleted, beside: version) {
+      let found = relation(deleted, beside: version)
+      switch found.finding {
       case .same, .older: continue
-      case .newer: if try mayWrite(principal) { return .superseded }
-      case .unranked: if try mayWrite(principal) { outcome = .conflict }
+      case .newer where found.isApart: isUnranked = true
+      case .newer: isNewer = true
+      case .unranked: isUnranked = true
       }
     }
-    return outcome
+    return isWritten ? .conflict : isNewer ? .superseded : isUnranked ? .conflict : .applied
   }
 
   /// The last entry of the commit.
@@ -320,7 +338,7 @@ package final class HealBook {
     var written: [UInt64: Int64] = [:]
     if try CommitLog.state(connection).lastSequence > before {
       for (sequence, hash) in try writtenEntries(healings, after: before) {
-        guard let healings = healings[hash], let newest = healings.last(where: { !$0.isClaim }) else { continue }
+        guard let healings = healings[hash], let newest = healings.last(where: { $0.claim == nil }) else { continue }
         written[hash] = sequence
         let entry = healings.reduce(0) { $0 | $1.entryMask }
         if newest.mask | entry == 0 { continue }
@@ -332,7 +350,7 @@ package final class HealBook {
       // Of a row that has an entry the newest version stands with that.
       var rest = healings[...]
       var covered: Int64 = 0
-      if written[hash] != nil, let place = rest.lastIndex(where: { !$0.isClaim }) {
+      if written[hash] != nil, let place = rest.lastIndex(where: { $0.claim == nil }) {
         covered = rest[place].mask
         if rest[place].hasLines { try uncover(rest[place], covered) }
         rest.remove(at: place)
@@ -372,13 +390,14 @@ package final class HealBook {
   /// What offers leave of rows that they found so already.
   private func writeLine(_ healing: Healing, mask: Int64, at: Int64) throws {
     let (table, key) = (Value.integer(catalog.tables[healing.table].number), text(healing.key))
-    if healing.isClaim {
+    if let claim = healing.claim {
       mayHaveClaims = true
+      let incarnation = claim == .lost ? healing.version.incarnation.text : ""
       return try connection.run(
         """
         INSERT INTO salvor_healed_delete (t, key, incarnation, number, at, remote, principal) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
           ON CONFLICT (t, key, incarnation, number, remote) DO UPDATE SET at = excluded.at, principal = excluded.principal
-        """, table, key, .text(healing.version.incarnation.text), .integer(healing.version.number), .integer(at),
+        """, table, key, .text(incarnation), .integer(claim == .lost ? healing.version.number : 0), .integer(at),
         .text(upload.remote.text), .text(upload.principal.stored))
     }
     if healing.hasLines { try uncover(healing, mask) }

@@ -34,7 +34,9 @@ struct RowStanding {
   /// Lines of `salvor_healed` are of the row, also such that do not count here.
   let hasLines: Bool
   /// What a mark's version is beside the offered one.
-  let finding: (LostVersion) -> LostOrder.Finding
+  let relation: (LostVersion) -> LostOrder.Relation
+
+  private func finding(_ mark: LostVersion) -> LostOrder.Finding { relation(mark).finding }
 
   func isWritten(_ bit: Int) -> Bool { writes.contains { $0.mask.has(bit) } }
 
@@ -49,10 +51,18 @@ struct RowStanding {
     // Once more: whatever was written over it, it was there. Two values of one version are two claims.
     case .same: return isWritten(bit, after: mark) ? .superseded : stands
     // Unless it was made where an ordinary write that did not know the offered value had gone before.
-    case .newer: return isWritten(bit, before: mark) ? stands : .superseded
+    // Or in another history, where nobody had seen what is offered.
+    case .newer:
+      return isWritten(bit, before: mark) || relation(mark.version).isApart ? stands : .superseded
     case .older: return isWritten(bit) ? stands : .applied
     case .unranked: return stands
     }
+  }
+
+  /// What stands there came by an offer of an earlier history, and goes: nobody who made what is offered has seen it.
+  func isOvertaken(_ bit: Int) -> Bool {
+    guard let mark = marks.first(where: { $0.mask.has(bit) }) else { return false }
+    return relation(mark.version) == LostOrder.Relation(finding: .older, isApart: true)
   }
 
   private func isWritten(_ bit: Int, after mark: Mark) -> Bool {

@@ -145,6 +145,13 @@ package final class CommitLog {
     try append(LogOperation.update, table, key, changed: 0)
   }
 
+  /// Appends the entry of a delete that found no row: the server had lost it.
+  ///
+  /// - Parameter isSeen: its sender had seen the row. Else the entry gives the delete a commit, and says nothing of the row to anybody.
+  func noteGone(_ table: ServerTable, _ key: [Value], isSeen: Bool) throws {
+    if isSeen { try append(LogOperation.delete, table, key) } else { try noteChangedBack(table, key) }
+  }
+
   /// Its number.
   @discardableResult
   private func append(_ operation: Int64, _ table: ServerTable, _ key: [Value], changed: Int64? = nil) throws -> Int64?

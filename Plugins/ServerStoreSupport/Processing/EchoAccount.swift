@@ -23,6 +23,8 @@ struct EchoAccount {
   private var changedAgain: Set<UInt64> = []
   /// Rows that a set left as they were, though its requests had changed them.
   private var changedBack: [UInt64: Row] = [:]
+  /// Rows that ordinary deletes found gone, and whether their senders had seen them.
+  private var deletesOfNothing: [UInt64: (row: Row, isSeen: Bool)] = [:]
   /// Changes of rows by statements of their own whose entries have no numbers yet: how many of each row.
   private var unnumbered: [UInt64: Int] = [:]
   /// Rows were written as sets: the log does not say what they were in between.
@@ -102,6 +104,10 @@ struct EchoAccount {
       guard let row = evaluation.overlay[hash], row.now != nil, row.before == row.now else { continue }
       changedBack[hash] = Row(table: row.table, key: row.key)
     }
+    for (hash, isSeen) in evaluation.deletesOfNothing {
+      guard !changed.contains(hash), let row = evaluation.overlay[hash] else { continue }
+      deletesOfNothing[hash] = (Row(table: row.table, key: row.key), isSeen)
+    }
     var expected: [UInt64: Int] = [:]
     for (hash, row) in evaluation.overlay.entries where row.before != row.now { expected[hash] = isDoubled ? .max : 1 }
     for hash in expected.keys { noteChange(of: hash) }
@@ -111,6 +117,7 @@ struct EchoAccount {
   }
 
   private mutating func noteChange(of row: UInt64) {
+    deletesOfNothing[row] = nil
     if !changed.insert(row).inserted { changedAgain.insert(row) }
   }
 
@@ -118,6 +125,12 @@ struct EchoAccount {
   /// some: what a commit changed must not depend on how it was written.
   var rowsChangedBack: [Row] {
     changedBack.filter { !changed.contains($0.key) }.sorted { $0.key < $1.key }.map(\.value)
+  }
+
+  /// Rows that the server lost, and whose deletes it has accepted as ordinary ones: without an entry in the log nobody could tell that they
+  /// were deleted, nor that a restore has taken the delete.
+  var goneRows: [(row: Row, isSeen: Bool)] {
+    deletesOfNothing.sorted { $0.key < $1.key }.map(\.value)
   }
 
   /// A row that the upload made and deleted again was never there for anyone: its entries go.

@@ -116,10 +116,11 @@ struct ForeignChanges {
       Self.lookUp(table, catalog), [.text(remote.text), .integer(sequence), .integer(last)] + place.key
     ) { entry in
       entriesRead += 1
-      guard seed.adding(entry.values(from: 3, count: table.keyCount)) == row else { return true }
+      guard seed.adding(entry.values(from: 4, count: table.keyCount)) == row else { return true }
       let commit = entry.isNull(2) ? nil : entry.int64(2)
       if let own, own.makes, own.commit != commit { return false }
       guard let commit else {
+        if entry.int64(3) == 1 { return true }
         own = nil
         if writesOnly, entry.int64(1) == LogOperation.differs { return true }
         found = entry.int64(0)
@@ -131,12 +132,14 @@ struct ForeignChanges {
     return found
   }
 
-  /// Entries of one row, the newest first: number, operation, the own commit that it belongs to, key. Parameters: the remote,
+  /// Entries of one row, the newest first: number, operation, the own commit that it belongs to, whether
+  /// the remote has offered it, key. Parameters: the remote,
   /// the first entry that is left out, the last one, the key.
   static func lookUp(_ table: ServerTable, _ catalog: Catalog) -> String {
     """
     SELECT c.seq, c.op, (SELECT CASE WHEN k.remote = ?1 THEN k.number END FROM salvor_commit k
-        WHERE k.last_seq >= c.seq ORDER BY k.last_seq LIMIT 1), \(table.logKey("c"))
+        WHERE k.last_seq >= c.seq ORDER BY k.last_seq LIMIT 1),
+      CASE WHEN \(isOffered) THEN 1 ELSE 0 END, \(table.logKey("c"))
     FROM salvor_change c\(catalog.dialect.using(index: LogIndex.name(keyCount: table.keyCount)))
     WHERE \(LogIndex.condition(catalog.tables, keyCount: table.keyCount)) AND c.t = \(table.number)
       AND \(table.keyPlaces.indices.map { "c.v\($0) = ?\($0 + 4)" }.joined(separator: " AND "))
@@ -150,6 +153,12 @@ struct ForeignChanges {
     c.op NOT IN (\(LogOperation.touch), \(LogOperation.scopeMoved))
       AND (c.op <> \(LogOperation.differs) OR NOT EXISTS (
         SELECT 1 FROM salvor_gone g WHERE g.seq = c.seq AND g.remote IS NOT NULL AND g.remote <> ?1))
+    """
+
+  /// An expression: the remote `?1` has offered what the entry `c` changed. That is its own also where it waited, and somebody accepted it.
+  private static let isOffered = """
+    EXISTS (SELECT 1 FROM salvor_healed_entry r WHERE r.first <= c.seq AND r.remote = ?1
+      AND r.last = (SELECT min(x.last) FROM salvor_healed_entry x WHERE x.last >= c.seq))
     """
 
   /// The last entry of the commit.
@@ -183,7 +192,7 @@ struct ForeignChanges {
     var ownRows: Set<UInt64> = []
     try connection.query(
       """
-      SELECT seq, t, op, \(keys) FROM salvor_change c WHERE seq > ?2 AND seq <= ?3 AND \(Self.counts) ORDER BY seq
+      SELECT seq, t, op, CASE WHEN \(Self.isOffered) THEN 1 ELSE 0 END, \(keys) FROM salvor_change c WHERE seq > ?2 AND seq <= ?3 AND \(Self.counts) ORDER BY seq
       """, [.text(remote.text), .integer(sequence), .integer(loadedAfter)]
     ) { row in
       entriesRead += 1
@@ -193,8 +202,9 @@ struct ForeignChanges {
         ownRows = []
       }
       guard let place = catalog.place(number: row.int64(1)) else { return true }
-      let hash = seeds[place].adding(catalog.tables[place].logKey(of: row, from: 3))
+      let hash = seeds[place].adding(catalog.tables[place].logKey(of: row, from: 4))
       guard next < own.count, entry > own[next].first else {
+        if row.int64(3) == 1 { return true }
         found[hash] = entry
         if row.int64(2) != LogOperation.differs { written[hash] = entry }
         return true

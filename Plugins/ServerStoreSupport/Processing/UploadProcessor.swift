@@ -134,6 +134,7 @@ package final class UploadProcessor {
     let mayHide = try tally.echo.hasSets || log.mayTakeAway()
     try tally.echo.removeNeverThere()
     for row in tally.echo.rowsChangedBack { try log.noteChangedBack(catalog.tables[row.table], row.key) }
+    for (row, isSeen) in tally.echo.goneRows { try log.noteGone(catalog.tables[row.table], row.key, isSeen: isSeen) }
     let before = try CommitLog.state(connection)
     // What has waited is another program's to its sender: it is fed what came of it.
     let isOwn = heals.intake.purpose == .upload

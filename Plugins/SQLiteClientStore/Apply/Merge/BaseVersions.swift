@@ -31,7 +31,7 @@ extension StoreContext {
         """, .integer(table.number), .integer(cursor == nil ? 0 : 1))
       if let cursor {
         try connection.run(
-          "UPDATE salvor_history SET version = ?2, own = \(Self.cameWhole) WHERE t = ?1 AND deleted = 0",
+          "UPDATE salvor_history SET version = ?2, own = \(Self.cameWhole), origin = NULL WHERE t = ?1 AND deleted = 0",
           .integer(table.number), .integer(cursor))
       }
       last = max(
@@ -130,8 +130,8 @@ final class BaseVersions {
       // takes the other columns from the row that has its only max().
       try connection.run(
         """
-        INSERT INTO \(name) SELECT t, \(keys), max(version), deleted, own, sum(wrote) > 0, whole FROM (
-          SELECT t, \(named), max(id), version, deleted, sum(own <> \(StoreContext.cameWhole)) = 0 AS whole, sum(own) > 0 AS own, sum(own AND version > \(order.shared ?? 0)) > 0 AS wrote
+        INSERT INTO \(name) SELECT t, \(keys), max(version), deleted, own, sum(wrote) > 0, whole, origin FROM (
+          SELECT t, \(named), max(id), CASE WHEN count(origin) = count(*) THEN origin END AS origin, version, deleted, sum(own <> \(StoreContext.cameWhole)) = 0 AS whole, sum(own) > 0 AS own, sum(own AND version > \(order.shared ?? 0)) > 0 AS wrote
           FROM salvor_history GROUP BY t, \(values), version)
         GROUP BY t, \(keys)
         """)
@@ -153,28 +153,35 @@ final class BaseVersions {
     let name = "temp.salvor_versions_\(keyWidth)"
     let keys = (0..<keyWidth).map { "k\($0)" }.joined(separator: ", ")
     try connection.execute(
-      "CREATE TABLE IF NOT EXISTS \(name) (t, \(keys), version, deleted, own, wrote, whole, PRIMARY KEY (t, \(keys))) WITHOUT ROWID; DELETE FROM \(name)"
+      "CREATE TABLE IF NOT EXISTS \(name) (t, \(keys), version, deleted, own, wrote, whole, origin, PRIMARY KEY (t, \(keys))) WITHOUT ROWID; DELETE FROM \(name)"
     )
     let condition = "t = ?1 AND " + (0..<keyWidth).map { "k\($0) = ?\($0 + 2)" }.joined(separator: " AND ")
     return (
-      name, try connection.prepare("SELECT version, deleted, wrote FROM \(name) WHERE \(condition)", persistent: true)
+      name,
+      try connection.prepare("SELECT version, deleted, wrote, origin FROM \(name) WHERE \(condition)", persistent: true)
     )
   }
 
-  private func entry(
-    _ table: CapturedTable, _ key: Key
-  ) throws -> (version: Int64, deleted: Int64, wrote: Int64)? {
+  private struct Entry {
+    var version: Int64
+    var deleted: Int64
+    var wrote: Int64
+    var origin: LostVersion.Origin?
+  }
+
+  private func entry(_ table: CapturedTable, _ key: Key) throws -> Entry? {
     tables.contains(table.number) ? try entryBefore(table, key) : nil
   }
 
   /// The same, also of a table that was rebuilt since.
-  private func entryBefore(
-    _ table: CapturedTable, _ key: Key
-  ) throws -> (version: Int64, deleted: Int64, wrote: Int64)? {
+  private func entryBefore(_ table: CapturedTable, _ key: Key) throws -> Entry? {
     try find.bind(1, table.number)
     for place in 0..<keyWidth { try find.bind(place + 2, place < key.count ? key[place] : .integer(0)) }
     defer { find.reset() }
-    return try find.step() ? (find.int64(0), find.int64(1), find.int64(2)) : nil
+    guard try find.step() else { return nil }
+    return Entry(
+      version: find.int64(0), deleted: find.int64(1), wrote: find.int64(2),
+      origin: find.value(3).string.flatMap { LostVersion.Origin(text: $0) })
   }
 
   /// The row's version is a commit that the server never made.
@@ -184,28 +191,39 @@ final class BaseVersions {
     return try entry(table, key).map { $0.version > shared } ?? cameLater.contains(table.number)
   }
 
-  /// The lost commit that changed the row last, and whether this device wrote the row by a lost commit; nil: its version is not
-  /// lost, or is not known.
-  func lost(_ table: CapturedTable, _ key: Key) throws -> (number: Int64, isOwn: Bool)? {
+  /// The lost commit that changed a row last.
+  struct Loss {
+    var number: Int64
+    /// This device wrote the row by a lost commit.
+    var isOwn = false
+    var origin: LostVersion.Origin?
+  }
+
+  /// Nil: the row's version is not lost, or is not known.
+  func lost(_ table: CapturedTable, _ key: Key) throws -> Loss? {
     guard try isLost(table, key) else { return nil }
-    if let entry = try entry(table, key) { return (entry.version, entry.wrote == 1) }
+    if let entry = try entry(table, key) {
+      return Loss(number: entry.version, isOwn: entry.wrote == 1, origin: entry.origin)
+    }
     let whole = try context.connection.cameWhole(context.group(of: table.number))
-    return whole > order.shared ?? 0 ? (whole, false) : nil
+    return whole > order.shared ?? 0 ? Loss(number: whole) : nil
   }
 
   /// The same, of whatever the archive gets, also where the table was rebuilt.
-  func lostBefore(_ table: CapturedTable, _ key: Key) throws -> (number: Int64, isOwn: Bool)? {
+  func lostBefore(_ table: CapturedTable, _ key: Key) throws -> Loss? {
     guard order.absence == .lost else { return nil }
     let entry = try entryBefore(table, key)
     let number = try entry?.version ?? context.connection.cameWhole(context.group(of: table.number))
-    return number > order.shared ?? 0 ? (number, entry?.wrote == 1) : nil
+    guard number > order.shared ?? 0 else { return nil }
+    return Loss(number: number, isOwn: entry?.wrote == 1, origin: entry?.origin)
   }
 
   /// The lost commit of a row that another one needs, also where the table was rebuilt; nil: it is not lost, or is not known.
-  func lostCommit(_ table: CapturedTable, _ key: Key) throws -> Int64? {
+  func lostCommit(_ table: CapturedTable, _ key: Key) throws -> Loss? {
     guard order.absence == .lost else { return nil }
-    let number = try entryBefore(table, key)?.version ?? whole[table.number] ?? 0
-    return number > order.shared ?? 0 ? number : nil
+    let entry = try entryBefore(table, key)
+    let number = entry?.version ?? whole[table.number] ?? 0
+    return number > order.shared ?? 0 ? Loss(number: number, isOwn: entry?.wrote == 1, origin: entry?.origin) : nil
   }
 
   /// Which rows of the table (alias `x`) have a version that is lost; nil: none.
@@ -248,14 +266,17 @@ final class BaseVersions {
   }
 
   /// The rows of the table with a commit that is lost, and with an offer that waits: which commit. In order.
-  func newerThanOffers(_ table: CapturedTable) throws -> [(key: Key, number: Int64)] {
+  func newerThanOffers(_ table: CapturedTable) throws -> [(key: Key, loss: Loss)] {
     guard let lost = lostEntries(table) else { return [] }
     let keys = table.keySlots.map { "s.k\($0)" }.joined(separator: ", ")
     let isRow = (0..<keyWidth).map { "s.k\($0) = \($0 < table.keyCount ? "l.v\($0)" : "0")" }
     return try context.connection.rows(
-      "SELECT DISTINCT s.version, \(keys) FROM salvor_offer o CROSS JOIN salvor_log l ON l.seq = o.seq CROSS JOIN \(name) s ON s.t = l.t AND \(isRow.joined(separator: " AND ")) "
+      "SELECT DISTINCT s.version, s.origin, \(keys) FROM salvor_offer o CROSS JOIN salvor_log l ON l.seq = o.seq CROSS JOIN \(name) s ON s.t = l.t AND \(isRow.joined(separator: " AND ")) "
         + "WHERE o.written IS NULL AND l.op IN \(StoreContext.changeOperations) AND l.t = \(table.number) AND \(lost) AND s.whole = 0 AND s.deleted IN (0, 1) ORDER BY \(keys)"
-    ).map { (Array($0[1...]), $0[0].integer ?? 0) }
+    ).map { row in
+      let origin = row[1].string.flatMap { LostVersion.Origin(text: $0) }
+      return (Array(row[2...]), Loss(number: row[0].integer ?? 0, origin: origin))
+    }
   }
 
   /// This device wrote the row by a commit that was lost before, too.
@@ -277,7 +298,8 @@ final class BaseVersions {
     let keys = (0..<width).map { $0 < oldWidth ? "k\($0)" : "0" }.joined(separator: ", ")
     let numbers = context.catalog.tables.map { "\($0.number)" }.joined(separator: ", ")
     try connection.run(
-      "INSERT INTO \(name) SELECT t, \(keys), version, deleted, own, wrote, whole FROM \(old) WHERE t IN (\(numbers))")
+      "INSERT INTO \(name) SELECT t, \(keys), version, deleted, own, wrote, whole, origin FROM \(old) WHERE t IN (\(numbers))"
+    )
   }
 
   /// The newest thing known of the row is that it was deleted.

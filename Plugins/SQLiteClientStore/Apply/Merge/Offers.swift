@@ -36,7 +36,7 @@ final class Offers {
       row[0].string.flatMap { IncarnationID($0) }.map { Incarnation(id: $0, firstCommit: row[1].integer ?? 0) }
     }
     insertion = try connection.prepare(
-      "INSERT OR REPLACE INTO salvor_offer (seq, incarnation, number, parting, written, review) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+      "INSERT OR REPLACE INTO salvor_offer (seq, incarnation, number, parting, written, review, origin) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
       persistent: true)
     try connection.execute(
       "CREATE TABLE IF NOT EXISTS \(Self.incarnationTable) (first_commit INTEGER PRIMARY KEY, id TEXT); DELETE FROM \(Self.incarnationTable); "
@@ -66,17 +66,20 @@ final class Offers {
     let met = Set(
       try connection.rows("SELECT id FROM salvor_incarnation WHERE met = 1").compactMap { $0[0].string })
     var last: IncarnationID?
-    func note(_ earlier: Value, before later: IncarnationID) throws {
+    func note(_ earlier: Value, before later: IncarnationID, isApart: Bool) throws {
       guard earlier != .text(later.text) else { return }
       try connection.run(
-        "INSERT OR IGNORE INTO salvor_lost_order (earlier, later) VALUES (?1, ?2)", earlier, .text(later.text))
+        "INSERT INTO salvor_lost_order (earlier, later, apart) VALUES (?1, ?2, ?3) ON CONFLICT DO UPDATE SET apart = CASE WHEN excluded.apart = 1 THEN apart END",
+        earlier, .text(later.text), isApart ? .integer(1) : .null)
     }
     for (place, incarnation) in incarnations.enumerated() {
       let next = place + 1 < incarnations.count ? incarnations[place + 1].firstCommit : .max
       guard next > shared + 1 else { continue }
       try connection.run("INSERT OR IGNORE INTO salvor_lost (id) VALUES (?1)", .text(incarnation.id.text))
-      if let last { try note(.text(last.text), before: incarnation.id) }
-      if met.contains(incarnation.id.text) { for row in before { try note(row[0], before: incarnation.id) } }
+      if let last { try note(.text(last.text), before: incarnation.id, isApart: false) }
+      if met.contains(incarnation.id.text) {
+        for row in before { try note(row[0], before: incarnation.id, isApart: true) }
+      }
       last = incarnation.id
     }
     try connection.run("UPDATE salvor_incarnation SET met = NULL WHERE met = 1")
@@ -158,20 +161,20 @@ final class Offers {
   func version(_ table: CapturedTable, _ key: Key, isNeeded: Bool = false) throws -> LostVersion? {
     let mode = mode(of: table)
     guard isOn, mode != .off, context.table(table)?.maintained == .dual, !versions.unproven.contains(table.number),
-      let number = try isNeeded ? versions.lostCommit(table, key) : ownLoss(table, key, mode)
+      let loss = try isNeeded ? versions.lostCommit(table, key) : ownLoss(table, key, mode)
     else { return nil }
-    return version(number)
+    return version(loss)
   }
 
-  private func ownLoss(_ table: CapturedTable, _ key: Key, _ mode: HealMode) throws -> Int64? {
+  private func ownLoss(_ table: CapturedTable, _ key: Key, _ mode: HealMode) throws -> BaseVersions.Loss? {
     guard let lost = try versions.lost(table, key), lost.isOwn || mode == .all else { return nil }
-    return lost.number
+    return lost
   }
 
   /// That of a commit that is lost; nil: of an incarnation that the device does not know.
-  func version(_ number: Int64) -> LostVersion? {
-    incarnations.last { $0.firstCommit <= number }.map {
-      LostVersion(incarnation: $0.id, number: number, parting: order.shared ?? 0)
+  func version(_ loss: BaseVersions.Loss) -> LostVersion? {
+    incarnations.last { $0.firstCommit <= loss.number }.map {
+      LostVersion(incarnation: $0.id, number: loss.number, parting: order.shared ?? 0, origin: loss.origin)
     }
   }
 
@@ -184,7 +187,7 @@ final class Offers {
     guard order.takesOffers else { return (.notTaken, nil) }
     guard context.table(table)?.maintained == .dual else { return (.serverMaintained, nil) }
     guard !versions.unproven.contains(table.number) else { return (.unproven, nil) }
-    guard let lost = try versions.lostBefore(table, key), let newest = version(lost.number) else {
+    guard let lost = try versions.lostBefore(table, key), let newest = version(lost) else {
       return (.unknownVersion, nil)
     }
     let mode = mode(of: table)
@@ -211,6 +214,7 @@ final class Offers {
     try insertion.bind(4, version.parting)
     try insertion.bind(5, written.isEmpty ? .null : .text(written.map(String.init).joined(separator: ",")))
     try insertion.bind(6, isForReview ? .integer(1) : .null)
+    try insertion.bind(7, version.origin.map { .text($0.text) } ?? .null)
     try insertion.run()
   }
 
@@ -228,13 +232,14 @@ final class Offers {
   /// An expression: this commit is of an incarnation that the device knows.
   func isKnown(_ number: String) -> String { "\(number) >= \(incarnations.first?.firstCommit ?? .max)" }
 
-  /// The changes of `counters` are offers: those that `source` has, a table with the columns `seq`, `number` (the lost commit) and `review`.
+  /// The changes of `counters` are offers: those that `source` has, a table with the columns `seq`, `number` (the lost commit), `review` and
+  /// `origin`.
   func markAll(_ counters: ClosedRange<Int64>, from source: String) throws {
     block = counters
     count += Int64(counters.count)
     try context.connection.run(
-      "INSERT OR REPLACE INTO salvor_offer (seq, incarnation, number, parting, written, review) "
-        + "SELECT seq, (SELECT id FROM \(Self.incarnationTable) WHERE first_commit <= number ORDER BY first_commit DESC LIMIT 1), number, ?1, NULL, review FROM \(source) ORDER BY seq",
+      "INSERT OR REPLACE INTO salvor_offer (seq, incarnation, number, parting, written, review, origin) "
+        + "SELECT seq, (SELECT id FROM \(Self.incarnationTable) WHERE first_commit <= number ORDER BY first_commit DESC LIMIT 1), number, ?1, NULL, review, origin FROM \(source) ORDER BY seq",
       .integer(order.shared ?? 0))
   }
 }

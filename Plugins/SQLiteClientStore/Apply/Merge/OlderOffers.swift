@@ -16,7 +16,7 @@ struct OlderOffers {
   init(_ context: StoreContext) throws {
     self.context = context
     var order = LostOrder(own: [])
-    for found in try context.lostIncarnations().order { order.add(found.earlier, before: found.later) }
+    for found in try context.lostIncarnations().order { order.add(found) }
     self.order = order
   }
 
@@ -49,12 +49,14 @@ struct OlderOffers {
   /// The version of a change that is nothing but an offer.
   private func offered(_ seq: Int64) throws -> LostVersion? {
     let row = try context.connection.rows(
-      "SELECT incarnation, number, parting FROM salvor_offer WHERE seq = ?1 AND written IS NULL", .integer(seq)
+      "SELECT incarnation, number, parting, origin FROM salvor_offer WHERE seq = ?1 AND written IS NULL", .integer(seq)
     ).first
     guard let row, let incarnation = row[0].string.flatMap({ IncarnationID($0) }), let number = row[1].integer else {
       return nil
     }
-    return LostVersion(incarnation: incarnation, number: number, parting: row[2].integer ?? 0)
+    return LostVersion(
+      incarnation: incarnation, number: number, parting: row[2].integer ?? 0,
+      origin: row[3].string.flatMap { LostVersion.Origin(text: $0) })
   }
 }
 
@@ -64,8 +66,8 @@ extension RecoveryMerge {
     guard keepsRequests, offers.isOn, order.absence == .lost else { return }
     let older = try OlderOffers(context)
     for table in context.catalog.tables where offers.mayOffer(table) {
-      for (key, version) in try versions.newerThanOffers(table) {
-        guard let version = offers.version(version) else { continue }
+      for (key, loss) in try versions.newerThanOffers(table) {
+        guard let version = offers.version(loss) else { continue }
         // A row that left the scope is not lost.
         let base = stream.bases[RowRef(table: table.number, key: key)]
         if let base, base.row == nil, try (watch.fate(of: table, key) ?? .left) == .left { continue }

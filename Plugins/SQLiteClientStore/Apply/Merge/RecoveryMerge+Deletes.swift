@@ -22,7 +22,10 @@ extension RecoveryMerge {
     for change in changes where gone.contains(change.ref) {
       for step in try rows.load(change.table, change.key).timeline.steps where step.change == .delete {
         let range = try context.range(of: step.seq)
-        guard try isIdle(range, gone, rows) else { continue }
+        guard try isIdle(range, gone, rows) else {
+          if lost.contains(change.ref) { try offer(step, change, in: range, rows) }
+          continue
+        }
         let deletes = try captured(range, rows)
         if deletes.contains(where: { lost.contains(RowRef(table: $0.table.number, key: $0.key)) }) {
           // It stays an offer, of nothing now: no older version of another device makes the row again.
@@ -104,10 +107,27 @@ extension RecoveryMerge {
     let own = deletes.filter { lost.contains(RowRef(table: $0.table.number, key: $0.key)) }
     let versions = try own.compactMap { try offers.version($0.table, $0.key, isNeeded: true) }
     guard versions.count == own.count else { return false }
-    for (delete, version) in zip(own, versions) {
-      try offers.note(delete.step.seq, version, written: Array(delete.table.columns.indices))
-    }
+    for (delete, version) in zip(own, versions) { try offer(delete.step, delete.table, version) }
     return true
+  }
+
+  private func offer(_ delete: RowTimeline.Step, _ table: CapturedTable, _ version: LostVersion) throws {
+    try offers.note(delete.seq, version, written: Array(table.columns.indices))
+  }
+
+  /// Beside other changes, too, the delete of a lost row is one of the lost version.
+  private func offer(
+    _ delete: RowTimeline.Step, _ change: Change, in range: RequestRange, _ rows: WorkingRows
+  ) throws {
+    let isMade = try rows.load(change.table, change.key).timeline.steps.contains { step in
+      if case .insert = step.change { step.seq < delete.seq } else { false }
+    }
+    guard
+      try !isMade && !context.row(of: range).isInError
+        && !context.isOffer(RequestRange(first: delete.seq, last: delete.seq)),
+      let version = try offers.version(change.table, change.key, isNeeded: true)
+    else { return }
+    try offer(delete, change.table, version)
   }
 
   /// The server has the row again: a person's delete of it is an ordinary one.
