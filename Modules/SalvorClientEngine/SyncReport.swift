@@ -102,7 +102,7 @@ public struct SyncReport: Sendable {
     if let error, error.code.exitCode == 2 { return 2 }
     if outcome == .recoveryRequired { return 5 }
     if let error { return error.code.exitCode }
-    return refused + displaced > 0 ? 6 : 0
+    return refused > 0 ? 6 : 0
   }
 
   /// As `sync --json` prints it.

@@ -145,7 +145,7 @@ struct ArgumentParser {
     Commands:
     \(alignedColumns(commands.filter { !$0.isInternal }.map { ["  " + ([$0.name] + $0.arguments).joined(separator: " "), $0.summary] }))
     \(tool) COMMAND --help says more, \(tool) --version which version this is. Exit codes: 0 done, 1 failed inside, 2 usage
-    or configuration, 3 server not reachable, 4 not authorised, 5 recovery required, 6 synced but some requests were refused or cannot stand.
+    or configuration, 3 server not reachable, 4 not authorised, 5 recovery required, 6 synced but some requests were refused.
 
     """
   }

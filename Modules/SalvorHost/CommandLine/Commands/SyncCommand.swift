@@ -8,7 +8,7 @@ extension Command {
     "sync", "one synchronization of this device's database",
     discussion: """
       Sends the queued requests, fetches what has changed and applies it in one transaction. A cut sync loses nothing:
-      the next one goes on where it stopped. Exit code 6 says that some requests were refused, or cannot stand; `queue` and the view
+      the next one goes on where it stopped. Exit code 6 says that some requests were refused; `queue` and the view
       salvor_error_archive name them. Exit code 5 says that a recovery is required, and why.
 
       With --watch it stays, until SIGINT or SIGTERM or until nobody reads its output (exit code 0): it synchronizes what applications write here, and what

@@ -133,7 +133,7 @@ struct ManualPages {
   static let exitCodes: [(Int, String)] = [
     (0, "done"), (1, "failed inside"), (2, "usage or configuration"), (3, "server not reachable"),
     (4, "not authorised"), (5, "recovery required, or one that waits for the administrator"),
-    (6, "synced, some requests were refused or cannot stand"),
+    (6, "synced, some requests were refused"),
   ]
 }
 
