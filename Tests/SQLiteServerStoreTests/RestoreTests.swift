@@ -246,12 +246,13 @@ import Testing
     #expect(records.map(\.lostLast) == [parting + 2, parting + 1])
     #expect(records.last?.counts.map(\.healed) == [1])
     #expect(records.last?.commitsNotOffered == [])
-    // The newer version wins, though the older one comes last and no device tells the order.
+    // The newer version wins, though the older one comes last and no device tells the order. Who made it had
+    // not seen the older one: that is kept.
     let newer = HandChange.insert("site", [("id", "b"), ("owner", "anna"), ("name", "newer")])
     #expect(try await desk.uploaded(bert, [newer], version: second).healed == 1)
     let older = HandChange.insert("site", [("id", "b"), ("owner", "anna"), ("name", "older")])
     let results = try await desk.uploaded(anna, [older], version: first)
-    #expect(results.superseded == 1 && results.conflicts == 0)
+    #expect(results.superseded == 0 && results.conflicts == 1)
     #expect(try desk.other().rows("SELECT name FROM site WHERE id = 'b'") == [["newer"]])
     await desk.store.close()
     _ = try await desk.store.restore(from: copy)
