@@ -14,6 +14,17 @@ struct HealingTwiceTests {
     case deleted
   }
 
+  /// Two devices that have a row, and a backup that has it.
+  private func backedUp(with site: String = "s1") async throws -> (Fleet, Device, Device) {
+    let fleet = try Fleet()
+    try await fleet.start()
+    let (a, b) = (try fleet.device("a"), try fleet.device("b"))
+    try await a.write("INSERT INTO site (id, name, seats) VALUES ('\(site)', 'old', 1)")
+    try await synchronize(a, b)
+    try await fleet.backup("night")
+    return (fleet, a, b)
+  }
+
   private func synchronize(_ devices: Device...) async throws {
     for device in devices {
       let report = try await device.sync()
@@ -27,12 +38,7 @@ struct HealingTwiceTests {
     "what a device gave back between the restores is no newer by that: another's later value stands",
     arguments: Variant.allCases, [true, false])
   func isAsOldAsItWas(_ variant: Variant, otherFirst: Bool) async throws {
-    let fleet = try Fleet()
-    try await fleet.start()
-    let (a, b) = (try fleet.device("a"), try fleet.device("b"))
-    try await a.write("INSERT INTO site (id, name, seats) VALUES ('s1', 'old', 1)")
-    try await synchronize(a, b)
-    try await fleet.backup("night")
+    let (fleet, a, b) = try await backedUp()
     try await a.write(
       variant == .deleted ? "DELETE FROM site WHERE id = 's1'" : "UPDATE site SET name = 'of a' WHERE id = 's1'")
     try await synchronize(a, b)
@@ -57,12 +63,7 @@ struct HealingTwiceTests {
     "what a device wrote between the restores stands, and the value that it takes the place of is listed",
     arguments: [true, false])
   func laterHistoryStands(otherFirst: Bool) async throws {
-    let fleet = try Fleet()
-    try await fleet.start()
-    let (a, b) = (try fleet.device("a"), try fleet.device("b"))
-    try await a.write("INSERT INTO site (id, name, seats) VALUES ('s1', 'old', 1)")
-    try await synchronize(a, b)
-    try await fleet.backup("night")
+    let (fleet, a, b) = try await backedUp()
     try await b.write("UPDATE site SET name = 'of b' WHERE id = 's1'")
     try await synchronize(b, a)
     try await fleet.restore("night")
@@ -81,12 +82,7 @@ struct HealingTwiceTests {
 
   @Test("a restart of the server between two lost commits makes no conflict of them")
   func restartIsNoOtherHistory() async throws {
-    let fleet = try Fleet()
-    try await fleet.start()
-    let (a, b) = (try fleet.device("a"), try fleet.device("b"))
-    try await a.write("INSERT INTO site (id, name, seats) VALUES ('s1', 'old', 1)")
-    try await synchronize(a, b)
-    try await fleet.backup("night")
+    let (fleet, a, b) = try await backedUp()
     try await a.write("UPDATE site SET name = 'first' WHERE id = 's1'")
     try await synchronize(a, b)
     try await fleet.restart()
@@ -103,11 +99,7 @@ struct HealingTwiceTests {
     "the delete of a row that a restore took is offered after the next one, and the row stays away",
     arguments: [true, false])
   func deleteIsOfferedAgain(inGroup: Bool) async throws {
-    let fleet = try Fleet()
-    try await fleet.start()
-    let (a, b) = (try fleet.device("a"), try fleet.device("b"))
-    try await synchronize(a, b)
-    try await fleet.backup("night")
+    let (fleet, a, b) = try await backedUp(with: "s0")
     try await b.write("INSERT INTO site (id, name) VALUES ('s1', 'of b')")
     try await synchronize(b, a)
     try await fleet.restore("night")
