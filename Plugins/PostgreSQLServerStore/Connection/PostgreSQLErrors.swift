@@ -162,7 +162,8 @@
       }
     }
 
-    /// What a function of the application's raised: the transaction is begun anew a few times where it says that another one is in the way.
+    /// A function of the application's raised it. Where its state is a serialization failure, a deadlock or a lock that is not to be had, the
+    /// transaction is tried again a few times.
     init(raised sqlState: String, isLastAttempt: Bool) {
       self = ["40001", "40P01", "55P03"].contains(sqlState) && !isLastAttempt ? .serialization : .trigger
     }
