@@ -34,7 +34,6 @@ struct CaptureOrder {
     }
     for (table, key) in doubtful.dropFirst(unknown.count) {
       let entries = try index.entries(table, key).filter { $0.seq > done }
-      if entries.contains(where: { $0.operation == .update && $0.mask.isEmpty }) { continue }
       let row = try context.currentRow(table, key)
       if (try? RowTimeline(current: row, entries: entries, table: table)) != nil { continue }
       try UnfitRows(context: context).cut(entries, key: key, table, areAll: false)

@@ -16,6 +16,10 @@ final class BaseWatch {
     case same
     /// A row of a table that was made anew, which the server has lost: it stands nowhere now.
     case anew
+
+    /// The server has lost the row, and has none.
+    static let missing: Set<Fate> = [.lost, .anew]
+    static let isMissing = "fate IN (\(missing.map { "\($0.rawValue)" }.sorted().joined(separator: ", ")))"
   }
 
   struct Entry {
@@ -149,25 +153,23 @@ final class BaseWatch {
   func isHeld(_ table: CapturedTable, by column: String) -> String {
     let rest = (1..<keyWidth).map { " AND w.k\($0) = 0" }.joined()
     return
-      "EXISTS (SELECT 1 FROM \(name) w WHERE w.t = \(table.number) AND w.k0 = \(column)\(rest) AND w.fate IN \(Self.missing) AND w.settled = 0)"
+      "EXISTS (SELECT 1 FROM \(name) w WHERE w.t = \(table.number) AND w.k0 = \(column)\(rest) AND w.\(Fate.isMissing) AND w.settled = 0)"
   }
-
-  /// The server has lost the row, and has none.
-  private static let missing = "(\(Fate.lost.rawValue), \(Fate.anew.rawValue))"
 
   /// The server has lost the row, and nothing has made it again.
   func isHeld(_ table: CapturedTable, _ key: Key) throws -> Bool {
     guard isHolding else { return false }
     try bind(find, table, key)
     defer { find.reset() }
-    return try find.step() && [.lost, .anew].contains(Fate(rawValue: find.int64(0))) && find.int64(1) == 0
+    guard try find.step(), let fate = Fate(rawValue: find.int64(0)) else { return false }
+    return Fate.missing.contains(fate) && find.int64(1) == 0
   }
 
   /// Tables with rows that the server has lost.
   func lostTables() throws -> Set<Int64> {
     guard isHolding else { return [] }
     return Set(
-      try context.connection.rows("SELECT DISTINCT t FROM \(name) WHERE fate IN \(Self.missing)").compactMap {
+      try context.connection.rows("SELECT DISTINCT t FROM \(name) WHERE \(Fate.isMissing)").compactMap {
         $0[0].integer
       })
   }
