@@ -86,6 +86,62 @@ extension BlobTests {
     #expect(try a.rows("photo").count == 7)
   }
 
+  @Test(
+    "a row with a blob above the device's own blobBytesMax is left out, by name; the rest arrives, and the row comes when the limit is raised"
+  )
+  func aboveTheOwnLimit() async throws {
+    let fleet = try await fleet(
+      "}, album: { maintained: \"dual\", primaryKey: \"id\", columns: { id: \"text\", photo_id: \"text?\" }, references: { photo_id: \"photo\" }"
+    )
+    let a = try fleet.device("a"), b = try fleet.device("b", limits: "{ blobBytesMax: 40000 }")
+    try await insert(a, "p1", image(1, 50_000))
+    try await insert(a, "p2", image(2, 39_000))
+    try await a.write("INSERT INTO album VALUES ('a1', 'p1'), ('a2', 'p2')")
+    #expect(try await a.sync().error == nil)
+    var report = try await b.sync()
+    #expect(report.error == nil)
+    let notice = report.notices.first { $0.contains("of photo was left out") } ?? ""
+    for part in ["photo", "image", "p1", "50000 bytes", "client.limits.blobBytesMax 40000"] {
+      #expect(notice.contains(part), "\(part) in: \(notice)")
+    }
+    #expect(try b.rows("photo").map { $0[0] } == ["p2"])
+    #expect(try b.rows("album").map { $0[0] } == ["a2"])
+    // Small once, and large again; its title alone changes, too.
+    try overwrite(a, "p1", image(3, 30_000))
+    #expect(try await a.sync().error == nil)
+    for _ in 0..<2 { #expect(try await b.sync().error == nil) }
+    try fleet.expectEqual(["photo", "album"], [a, b])
+    try overwrite(a, "p1", image(4, 60_000))
+    #expect(try await a.sync().error == nil)
+    try await b.write("UPDATE photo SET title = 'mine' WHERE id = 'p1'")
+    report = try await b.sync()
+    #expect(report.error == nil && report.notices.contains { $0.contains("60000 bytes") })
+    #expect(try b.rows("photo").map { $0[0] } == ["p2"])
+    try await a.write("UPDATE photo SET title = 'later' WHERE id = 'p2'")
+    #expect(try await a.sync().error == nil)
+    #expect(try await b.sync().error == nil)
+    // Nothing is asked for until then: a synchronization with nothing to do is one round trip.
+    #expect(try await b.sync().roundTrips == 1)
+    await b.close()
+    let larger = try fleet.device("b")
+    for _ in 0..<2 { #expect(try await larger.sync().error == nil) }
+    try fleet.expectEqual(["photo", "album"], [larger])
+    #expect(try larger.rows("album").count == 2)
+    #expect(try await larger.sync().roundTrips == 1)
+  }
+
+  @Test("a device's own blob above its limit stays where the server feeds its row again")
+  func ownAboveTheLimit() async throws {
+    let fleet = try await fleet()
+    let a = try fleet.device("a", limits: "{ blobBytesMax: 40000 }"), b = try fleet.device("b")
+    try await insert(a, "p1", image(1, 50_000))
+    for device in [a, b] { #expect(try await device.sync().error == nil) }
+    try await b.write("UPDATE photo SET title = 'theirs' WHERE id = 'p1'")
+    #expect(try await b.sync().error == nil)
+    #expect(try await a.sync().error == nil)
+    try fleet.expectEqual(["photo"], [a, b])
+  }
+
   @Test("what a device that went away has staged makes room for another of the same principal")
   func makesRoom() async throws {
     let fleet = try await fleet(options: Self.room)

@@ -170,6 +170,32 @@ extension ClientStoreContract {
       try await bench.expectRows("photo", [row("p1", "a", Blobs.first)])
       try expectEqual(try await bench.store.status().queued, 0, "the queue")
     },
+    photos(
+      "a row with a blob above the store's own limit is left out, and named; others come", rule: "decision 201"
+    ) { bench in
+      let large = BlobReference(hash: Blobs.first.reference.hash, size: Int64(Limits().blobBytesMax) + 1)
+      var writer = DownloadChunkWriter()
+      writer.table("photo", columns: bench.schema.tables[0].columns.map(\.name))
+      for reference in [large, nil] {
+        writer.beginRow(version: nil)
+        for column in bench.schema.tables[0].columns {
+          writer.value { payload in
+            if column.name == "image" {
+              if let reference { payload.reference(reference) } else { payload.value(.null) }
+            } else {
+              payload.value(column.name == "id" ? (reference == nil ? "p2" : "p1") : "a")
+            }
+          }
+        }
+        writer.endRow()
+      }
+      try await bench.store.stage(StagedChunk(download: "one", bytes: writer.finish(), position: "1"))
+      try await expectMissing([], bench)
+      let report = try await bench.apply()
+      let isNamed = report.notices.contains { $0.contains("p1") && $0.contains("blobBytesMax") }
+      try expect(isNamed, "the row that is left out is named")
+      try expectEqual(try await bench.store.rows(of: "photo").map { $0[0] }, ["p2"], "the rows")
+    },
     photos("a part that does not follow on, and bytes that are not those of the hash, are not taken") { bench in
       try await bench.stage(full: ["photo"], rows: [("photo", row("p1", "a", Blobs.first))])
       try await expectMissing([(Blobs.first, 0)], bench)

@@ -22,7 +22,8 @@ extension MemoryClientStore {
   public func missingBlobs(limit: Int) throws -> [MissingBlob] {
     var state = try read()
     var missing: [BlobHash: MissingBlob] = [:]
-    for lines in files.map(\.file.lines) + state.staged.map(\.bytes) {
+    let taken = try files.map { try state.taken(of: $0.file.lines, bytesMax: Int64(limits.blobBytesMax)) }
+    for lines in taken + state.staged.map(\.bytes) {
       for (reference, place) in try placedBlobs(
         inDownload: lines, primaryKey: { state.schema.table($0)?.primaryKey })
       {

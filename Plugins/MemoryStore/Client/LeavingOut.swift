@@ -1,5 +1,6 @@
 import SalvorModel
 import SalvorStorage
+import SalvorWire
 
 /// Rows of the server's that cannot stand without a row that did not come (decision 188).
 extension ClientContent {
@@ -32,6 +33,32 @@ extension ClientContent {
     }
     incomplete.formUnion(left.map(\.row.table))
     return left
+  }
+
+  /// What of a download's payload is taken: rows with a blob of more than this device takes are not, unless it holds the blob.
+  ///
+  /// - Parameter bytesMax: nil: as it was said of the same payload before. Else what is left out is noted.
+  mutating func taken(of payload: [UInt8], bytesMax: Int64? = nil) throws -> [UInt8] {
+    guard let most = bytesMax ?? leftOutBlobs?.bytesMax else { return payload }
+    let tables = schema.synchronized
+    let (taken, blobs) = try leavingOutBlobs(
+      above: most, inDownload: payload, primaryKey: { schema.table($0)?.primaryKey },
+      isHere: { placed in
+        [view, bases].contains { $0.blob(placed.reference, in: tables, where: { _, _ in true }) != nil }
+      })
+    if !blobs.isEmpty, bytesMax != nil {
+      var left = leftOutBlobs ?? LeftOutBlobs(bytesMax: most)
+      left.note(blobs, bytesMax: most)
+      leftOutBlobs = left
+    }
+    return taken
+  }
+
+  /// Where the device takes more now, the tables that lack rows are compared.
+  mutating func lookAgain(bytesMax: Int64) {
+    guard let left = leftOutBlobs, bytesMax > left.bytesMax else { return }
+    toCompare.formUnion(left.tables)
+    leftOutBlobs = nil
   }
 
   /// A row of a referenced table came: the tables that lack rows are compared. False: there are none.

@@ -145,6 +145,8 @@ struct ClientContent: Sendable {
   /// since: they are compared, and take what they lack.
   var incomplete: Set<String> = []
   var toCompare: Set<String> = []
+  /// Rows that were left out for their blobs.
+  var leftOutBlobs: LeftOutBlobs?
   /// What the application reads: base ⊕ requests, and the client-only tables.
   var view = MemoryTables()
   /// Client-only rows whose parent Salvor removed and that say nothing about deletes: they come back with it.

@@ -165,6 +165,7 @@ public actor MemoryClientStore: ClientStore {
       notices.append("A request that was left open was closed and split into single requests.")
       state.noteTime(clock.now())
     }
+    state.lookAgain(bytesMax: Int64(limits.blobBytesMax))
     if let current = state.current {
       for index in state.requests.indices where state.requests[index].state == .sent {
         state.requests[index].state = .unknownOutcome
@@ -246,8 +247,13 @@ public actor MemoryClientStore: ClientStore {
   /// A chunk of another download discards the chunks that are staged.
   public func stage(_ chunk: StagedChunk) throws {
     var state = try read()
-    if state.stagedDownload != chunk.download { state.staged = [] }
+    if state.stagedDownload != chunk.download {
+      state.staged = []
+      state.leftOutBlobs?.notices = []
+    }
     state.stagedDownload = chunk.download
+    var chunk = chunk
+    chunk.bytes = try state.taken(of: chunk.bytes, bytesMax: Int64(limits.blobBytesMax))
     state.staged.append(chunk)
     database.state = state
   }
@@ -281,7 +287,8 @@ public actor MemoryClientStore: ClientStore {
     report.isToCompare = state.lookAgain(arrivals)
     let left = state.leaveOut(try constraints(state))
     report.leftOut = Int64(left.count)
-    report.notices += left.notices
+    report.notices += left.notices + (state.leftOutBlobs?.notices ?? [])
+    state.leftOutBlobs?.notices = []
     state.staged = []
     state.blobs = [:]
     state.stagedDownload = nil

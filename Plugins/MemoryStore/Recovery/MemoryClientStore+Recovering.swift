@@ -128,7 +128,10 @@ extension MemoryClientStore: RecoveringClientStore {
     return report
   }
 
-  public func keepForRehearsal(_ payload: [UInt8]) { database.besides.rehearsal.append(payload) }
+  public func keepForRehearsal(_ payload: [UInt8]) throws {
+    var state = try read()
+    database.besides.rehearsal.append(try state.taken(of: payload, bytesMax: Int64(limits.blobBytesMax)))
+  }
 
   public func forgetRehearsal() { database.besides.rehearsal = [] }
 

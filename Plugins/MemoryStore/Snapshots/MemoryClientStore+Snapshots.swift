@@ -80,20 +80,26 @@ extension MemoryClientStore: SnapshotTakingClientStore {
   func filePayloads(_ end: DownloadEnd, _ state: ClientContent) throws -> [[UInt8]] {
     guard !files.isEmpty else { return [] }
     let full = try state.fullTables(in: state.staged.map(\.bytes))
-    return files.filter { file in
+    return try files.filter { file in
       end.groups.contains { $0.name == file.offer.group && $0.scopeDigest == file.offer.scope }
         && state.groups[file.offer.group]?.cursor == nil && !file.offer.tables.contains { full.contains($0.table) }
-    }.map(\.file.lines)
+    }.map { file in
+      var state = state
+      return try state.taken(of: file.file.lines)
+    }
   }
 
   /// The same for a recovery that makes the tables anew.
   func filePayloads(_ order: RecoveryOrder, _ payloads: [[UInt8]], _ state: ClientContent) throws -> [[UInt8]] {
     guard !files.isEmpty, order.rebuild != .nothing else { return [] }
     let full = try state.fullTables(in: payloads)
-    return files.filter { file in
+    return try files.filter { file in
       order.groups.contains { $0.name == file.offer.group && $0.scopeDigest == file.offer.scope }
         && !file.offer.tables.contains { full.contains($0.table) }
-    }.map(\.file.lines)
+    }.map { file in
+      var state = state
+      return try state.taken(of: file.file.lines)
+    }
   }
 }
 

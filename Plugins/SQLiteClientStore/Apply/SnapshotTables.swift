@@ -23,7 +23,8 @@ extension DownloadStream {
       try context.connection.query(
         "SELECT payload FROM \(file.alias).\(SnapshotFormat.apartTable) WHERE \"table\" = ?1", [.text(table.name)]
       ) { row in
-        try row.withText(0) { try read($0) }
+        let payload = try row.withText(0) { try LargeBlobs(context: context).taken(of: Array($0)) }
+        try payload.withUnsafeBytes { try read($0) }
         return true
       }
     }

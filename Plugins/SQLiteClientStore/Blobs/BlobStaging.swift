@@ -130,6 +130,14 @@ struct BlobStaging {
     }
   }
 
+  /// A row holds the blob: the one that it is for, or one that held it.
+  func isHere(_ reference: BlobReference, _ place: BlobPlace) throws -> Bool {
+    for place in try [place] + places(reference.hash) {
+      if try withContent(of: reference, at: place, { _ in }) { return true }
+    }
+    return false
+  }
+
   // MARK: Parts
 
   enum Outcome {

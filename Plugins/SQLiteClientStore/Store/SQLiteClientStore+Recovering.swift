@@ -99,9 +99,13 @@ extension SQLiteClientStore: RecoveringClientStore {
 
   /// In a temporary table, which goes with the connection.
   public func keepForRehearsal(_ payload: [UInt8]) throws {
-    let connection = try opened().connection
-    try connection.execute(Self.rehearsal)
-    try connection.run("INSERT INTO temp.salvor_rehearsal (payload) VALUES (?1)", .text(payload))
+    let context = try opened()
+    var taken = payload
+    if mentionsBlobs(payload) {
+      taken = try LargeBlobs(context: context).taken(of: payload, bytesMax: Int64(limits.blobBytesMax), notes: false)
+    }
+    try context.connection.execute(Self.rehearsal)
+    try context.connection.run("INSERT INTO temp.salvor_rehearsal (payload) VALUES (?1)", .text(taken))
   }
 
   public func forgetRehearsal() throws {

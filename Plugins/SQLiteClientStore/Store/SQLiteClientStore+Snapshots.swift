@@ -43,7 +43,10 @@ extension SQLiteClientStore: SnapshotTakingClientStore {
   func wantBlobsOfFiles(_ context: StoreContext) throws {
     guard wantsBlobsOfFiles else { return }
     for snapshot in snapshots {
-      try snapshot.eachApart { try BlobStaging(context: context).want($0) }
+      try snapshot.eachApart { payload in
+        try BlobStaging(context: context).want(
+          LargeBlobs(context: context).taken(of: payload, bytesMax: Int64(limits.blobBytesMax)))
+      }
     }
     wantsBlobsOfFiles = false
   }

@@ -264,6 +264,7 @@ public actor SQLiteClientStore: ClientStore {
     var displaced: Set<Int64> = []
     try connection.transaction {
       notices += try straighten(context)
+      try LargeBlobs(context: context).lookAgain(bytesMax: Int64(limits.blobBytesMax))
       try RequestSorting(context).sort()
       if let current: SequenceID = try connection.identifier(.current) {
         if try connection.text(.uploadState) != RequestState.unknownOutcome.rawValue {
@@ -431,12 +432,17 @@ public actor SQLiteClientStore: ClientStore {
       if try connection.text(.stagedDownload) != chunk.download {
         try connection.clearStaged()
         try BlobStaging(context: context).forgetWanted()
+        try LargeBlobs(context: context).forgetNotices()
         wantsBlobsOfFiles = true
         try connection.setState(.stagedDownload, chunk.download)
       }
-      if refersToBlobs { try BlobStaging(context: context).want(chunk.bytes) }
+      var bytes = chunk.bytes
+      if refersToBlobs {
+        bytes = try LargeBlobs(context: context).taken(of: bytes, bytesMax: Int64(limits.blobBytesMax))
+        try BlobStaging(context: context).want(bytes)
+      }
       try connection.run(
-        "INSERT INTO salvor_staging (payload, compared) VALUES (?1, ?2)", .text(chunk.bytes),
+        "INSERT INTO salvor_staging (payload, compared) VALUES (?1, ?2)", .text(bytes),
         chunk.compared.map { .text($0) } ?? .null)
       try connection.setState(.stagedPosition, chunk.position)
       try connection.setState(.stagedRows, chunk.rows.map { .integer($0) })
@@ -500,7 +506,7 @@ public actor SQLiteClientStore: ClientStore {
         report = try apply.report(context.settle(apply.end(names)))
         report.captured = capture.captured
         report.snapshots = Int64(context.files.count)
-        report.notices += capture.notices
+        report.notices += try capture.notices + LargeBlobs(context: context).takeNotices()
       }
       try context.forgetReturned(of: whole, upTo: deletes)
       try move(end, whole, context)
