@@ -9,12 +9,15 @@ public struct UploadedRequest: Sendable, Hashable {
   public var tag: String?
   /// At least one, in the device's order.
   public var changes: [UploadedChange]
+  /// What it was before its device dropped columns or tables that it wrote: a server that has settled it so does not apply it again.
+  public var former: [FormerContent]
 
   /// A request by its stamp, with all of its changes.
-  public init(stamp: RequestStamp, tag: String?, changes: [UploadedChange]) {
+  public init(stamp: RequestStamp, tag: String?, changes: [UploadedChange], former: [FormerContent] = []) {
     self.stamp = stamp
     self.tag = tag
     self.changes = changes
+    self.former = former
   }
 
   /// The request's ID: its stamp with the counter of its first change.
@@ -80,6 +83,8 @@ public struct UploadRequestReader: Sendable {
   private var range: (first: Int64, last: Int64, tag: String?)?
   /// What the last `offer` line said.
   private var offers: (first: Int64, last: Int64, offer: Offer)?
+  /// What the last `former` line said.
+  private var former: (first: Int64, contents: [FormerContent])?
   /// What its `lost` lines said of the order of lost incarnations.
   public private(set) var lost: [LostNeighbours] = []
   private var open: (request: UploadedRequest, last: Int64)?
@@ -103,6 +108,7 @@ public struct UploadRequestReader: Sendable {
         case .lost(_, let order): lost += order
         case .offer(let first, let last, let offer): offers = (first, last, offer)
         case .request(let first, let last, let tag): range = (first, last, tag)
+        case .former(let first, let contents): former = (first, contents)
         case .change(let place, let stamp, let counter, let made):
           guard counter > lastCounter else { throw reader.malformed("the counters must grow") }
           lastCounter = counter
@@ -118,7 +124,8 @@ public struct UploadRequestReader: Sendable {
           }
           if let offers, (offers.first...offers.last).contains(counter) { change.offer = offers.offer }
           if open == nil {
-            open = (UploadedRequest(stamp: stamp, tag: named?.tag, changes: []), named?.last ?? counter)
+            let was = former.flatMap { $0.first == counter ? $0.contents : nil } ?? []
+            open = (UploadedRequest(stamp: stamp, tag: named?.tag, changes: [], former: was), named?.last ?? counter)
           }
           open?.request.changes.append(change)
           if let ended = end(before: counter + 1) { requests.append(ended) }

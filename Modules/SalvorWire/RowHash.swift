@@ -1,26 +1,31 @@
 import SalvorModel
-import SalvorWire
 
-/// Names a row, or a unique value, by 64 bits: a table and the storage classes and bytes of some values. Two different
-/// ones alike would make a request be looked at more carefully, or blocked; nothing would be written wrongly.
-struct RowHash {
-  private(set) var value: UInt64
+/// Names a row, a unique value, or what a request changes, by 64 bits: a table and the storage classes and bytes of some values. Two
+/// different ones alike would make a request be looked at more carefully, or blocked; nothing would be written wrongly.
+public struct RowHash: Sendable, Hashable {
+  /// The hash of what was added so far.
+  @inlinable public var value: UInt64 { state }
+  @usableFromInline var state: UInt64
 
-  init(table: String) {
-    value = 0xCBF2_9CE4_8422_2325
+  /// The table's name alone.
+  @inlinable
+  public init(table: String) {
+    state = 0xCBF2_9CE4_8422_2325
     var table = table
     table.withUTF8 { add(bytes: UnsafeRawBufferPointer($0)) }
   }
 
-  private mutating func mix(_ word: UInt64) {
-    value = (value ^ word) &* 0x9E37_79B9_7F4A_7C15
-    value ^= value >> 29
+  @inlinable
+  mutating func mix(_ word: UInt64) {
+    state = (state ^ word) &* 0x9E37_79B9_7F4A_7C15
+    state ^= state >> 29
   }
 
-  private mutating func add(bytes: UnsafeRawBufferPointer) {
+  @inlinable
+  mutating func add(bytes: UnsafeRawBufferPointer) {
     var index = 0
     while index + 8 <= bytes.count {
-      mix(bytes.loadUnaligned(fromByteOffset: index, as: UInt64.self))
+      mix(UInt64(littleEndian: bytes.loadUnaligned(fromByteOffset: index, as: UInt64.self)))
       index += 8
     }
     var rest: UInt64 = 0
@@ -32,7 +37,9 @@ struct RowHash {
     mix(UInt64(bytes.count))
   }
 
-  mutating func add(_ value: Value) {
+  /// Adds the next value, by its storage class.
+  @inlinable
+  public mutating func add(_ value: Value) {
     switch value {
     case .null: mix(0)
     case .integer(let x): mix(1); mix(UInt64(bitPattern: x))
@@ -42,7 +49,9 @@ struct RowHash {
     }
   }
 
-  mutating func add(_ item: PayloadReader.Item) {
+  /// The same of a value where it stands in a payload.
+  @inlinable
+  public mutating func add(_ item: PayloadReader.Item) {
     switch item {
     case .null: mix(0)
     case .integer(let x): mix(1); mix(UInt64(bitPattern: x))
@@ -52,11 +61,15 @@ struct RowHash {
     }
   }
 
-  mutating func add(_ values: some Sequence<Value>) { for value in values { add(value) } }
+  /// Adds values in their order.
+  @inlinable
+  public mutating func add(_ values: some Sequence<Value>) { for value in values { add(value) } }
 
-  func adding(_ values: some Sequence<Value>) -> UInt64 {
+  /// The hash with some more values.
+  @inlinable
+  public func adding(_ values: some Sequence<Value>) -> UInt64 {
     var hash = self
     hash.add(values)
-    return hash.value
+    return hash.state
   }
 }

@@ -24,6 +24,7 @@ public struct UploadShape: Sendable, Hashable {
 ///
 ///     {"stamp":"…"}                                           the stamp of the request IDs that follow
 ///     {"shape":0,"table":"t","operation":"update","columns":["a"]}
+///     {"context":[],"former":[7,6,2271560481]}                the request that begins with 7 was another one before, 6 with this content
 ///     {"request":7,"last":9,"tag":"visit 17"}                 the changes 7 to 9 are one request
 ///     {"context":[],"apart":[[0,1]]}                          of the order of the next line: no commit of the second was made upon one of the first
 ///     {"lost":["…","…"],"order":[[0,1]]}                      incarnations that the offers are of; the first lived before the second
@@ -99,6 +100,22 @@ public struct UploadChunkWriter: Sendable {
       payload.text(tag)
     }
     payload.raw("}\n")
+  }
+
+  /// Says what the request that begins with the change `first` was before its device dropped columns or tables. Before its `request` and its
+  /// first change.
+  public mutating func former(first: Int64, _ contents: [FormerContent]) {
+    endLine()
+    // A server of an earlier release passes such lines over.
+    payload.raw("{\"context\":[],\"former\":[")
+    payload.number(first)
+    for content in contents {
+      payload.comma()
+      payload.number(content.first)
+      payload.comma()
+      payload.number(Int64(content.content))
+    }
+    payload.raw("]}\n")
   }
 
   /// The incarnations that offers of this chunk may name: a later one's versions are newer. Once in a chunk, before its first
@@ -243,12 +260,14 @@ public struct UploadChunkWriter: Sendable {
 
 /// Reads an upload chunk as a sequence of events, values in place.
 public struct UploadChunkReader: ~Copyable {
-  /// What `next()` finds in a chunk. A `stamp` line is no event: the stamp comes with each change. A `context`
-  /// line is passed over.
+  /// What `next()` finds in a chunk. A `stamp` line is no event: the stamp comes with each change. Of a `context`
+  /// line only `former` is one.
   public enum Event {
     /// A new shape; its number is its place among `shapes`.
     case shape(Int)
     case request(first: Int64, last: Int64, tag: String?)
+    /// What the request that begins with the change `first` was before.
+    case former(first: Int64, [FormerContent])
     /// Read the row with `item()` until it gives nil.
     case change(shape: Int, stamp: RequestStamp, counter: Int64, made: Int64)
     /// The incarnations that offers are of, and what is known of the order in which they lived.
@@ -362,14 +381,16 @@ public struct UploadChunkReader: ~Copyable {
     // needs them.
     case "context":
       try reader.skipValue()
+      var former: Event?
       while let key = try reader.nextKey(&isFirst) {
         switch key {
         case "origin": origin = try originOfOffers()
         case "apart": apart = try places()
+        case "former": former = try self.former()
         default: try reader.skipValue()
         }
       }
-      return nil
+      return former
     case "lost": return try lostIncarnations(&isFirst)
     case "offer": return try offer(&isFirst)
     case "first":
@@ -404,6 +425,24 @@ public struct UploadChunkReader: ~Copyable {
     guard Set(columns).count == columns.count else { throw reader.malformed("a column stands twice in the shape") }
     try reader.expect(0x7D)
     return UploadShape(table: table, operation: operation, columns: columns)
+  }
+
+  /// The request's first counter, and then pairs.
+  private mutating func former() throws(SalvorError) -> Event {
+    var numbers: [Int64] = []
+    try reader.beginArray()
+    var isFirst = true
+    while try reader.nextElement(&isFirst) {
+      numbers.append(try reader.integer())
+      guard numbers.count <= 1 + 2 * FormerContent.countMax else { break }
+    }
+    guard (3...(1 + 2 * FormerContent.countMax)).contains(numbers.count), numbers.count % 2 == 1 else {
+      throw reader.malformed("what a request was is a counter and pairs of a counter and a content")
+    }
+    let contents = stride(from: 1, to: numbers.count, by: 2).map { place in
+      FormerContent(first: numbers[place], content: UInt32(truncatingIfNeeded: numbers[place + 1]))
+    }
+    return .former(first: numbers[0], contents)
   }
 
   private mutating func lostIncarnations(_ isFirst: inout Bool) throws(SalvorError) -> Event {

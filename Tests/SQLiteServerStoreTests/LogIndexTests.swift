@@ -1,6 +1,7 @@
 import SQLiteSupport
 import SalvorModel
 import SalvorStorage
+import SalvorWire
 import Testing
 
 @testable import SQLiteServerStore

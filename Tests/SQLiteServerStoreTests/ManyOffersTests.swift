@@ -2,6 +2,7 @@ import SQLiteServerStore
 import SQLiteSupport
 import SalvorModel
 import SalvorStorage
+import SalvorWire
 import Testing
 
 @testable import ServerStoreSupport

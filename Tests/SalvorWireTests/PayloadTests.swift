@@ -133,6 +133,7 @@ struct ChunkTests {
     }
     change(update, stamp, 7, 57, ["k", 1, 2, nil, "x"])
     change(update, stamp, 8, 57, ["l", 1, 2, .blob([1]), "y"])
+    writer.former(first: 10, [FormerContent(first: 9, content: .max), FormerContent(first: 10, content: 1)])
     writer.request(first: 10, last: 11, tag: "visit 17")
     change(delete, stamp, 10, 57, ["k"])
     change(update, other, 11, 58, ["m", 1, 2, 3, 4])
@@ -155,6 +156,8 @@ struct ChunkTests {
         switch event {
         case .shape(let place): found.append("shape \(place) \(reader.shapes[place].table)")
         case .request(let first, let last, let tag): found.append("request \(first)-\(last) \(tag ?? "")")
+        case .former(let first, let contents):
+          found.append("former \(first) \(contents.map { "\($0.first) \($0.content)" })")
         case .lost(let incarnations, let order):
           found.append("lost \(incarnations.map { $0.text.prefix(1) }) \(order.count)")
         case .offer(let first, let last, let offer):
@@ -174,6 +177,7 @@ struct ChunkTests {
         "shape 0 t \"q\"",
         "7 a 57 update k,1,2,null,x",
         "8 a 57 update l,1,2,x'01',y",
+        "former 10 [\"9 4294967295\", \"10 1\"]",
         "request 10-11 visit 17",
         "shape 1 u",
         "10 a 57 delete k",

@@ -79,6 +79,7 @@ enum LargeChanges {
         }
         writer.endChange()
       case .other(.request(let first, let last, let tag)): writer.request(first: first, last: last, tag: tag)
+      case .other(.former(let first, let contents)): writer.former(first: first, contents)
       case .other(.lost(let incarnations, let order)): writer.lost(incarnations, order: order)
       case .other(.offer(let first, let last, let offer)): writer.offer(first: first, last: last, offer)
       // Written with the first change that has it.

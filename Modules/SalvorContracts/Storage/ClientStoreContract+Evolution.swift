@@ -99,6 +99,27 @@ extension ClientStoreContract {
           #"update note ["title"] [n4, a, d]"#,
         ])
       try expectEqual(sent.last?.tag, "both", "the tag of the request that lost a change")
+      // A server that has settled them with the column knows them by what they were.
+      func content(_ changes: (String, SalvorModel.Operation, [UploadedColumn])...) -> UInt32 {
+        RequestContent(
+          changes.map { id, operation, columns in
+            UploadedChange(
+              counter: 1, made: 0, table: "note", key: [.text(id)], operation: operation, columns: columns
+            ).content(ContractSchemas.notes().tables[0])
+          }
+        ).bits
+      }
+      func column(_ name: String, _ value: String) -> UploadedColumn { UploadedColumn(name, new: .text(value)) }
+      try expectEqual(
+        sent.flatMap(\.former).map(\.content),
+        [
+          content(("n1", .update, [column("title", "b"), column("body", "one")])),
+          content(("n3", .insert, [column("id", "n3"), column("title", "c"), column("body", "three")])),
+          content(("n4", .update, [column("body", "four")]), ("n4", .update, [column("title", "d")])),
+        ], "what the requests were")
+      try expectEqual(
+        sent.map { $0.former.first?.first }, [sent[0].counter, sent[1].counter, sent[2].counter - 1],
+        "the first counters that they had")
       try await bench.expectRows("note", rows)
     },
     on(

@@ -17,6 +17,8 @@ struct ReadChange: Sendable, Hashable {
   var tag: String?
   /// Not nil: it brings back what the server has lost.
   var offer: Offer?
+  /// What its request was before; empty where the line stands not before this change.
+  var former: [FormerContent] = []
 
   var id: RequestID { RequestID(stamp: stamp, counter: request) }
 
@@ -33,6 +35,7 @@ enum ReadUpload {
     var changes: [ReadChange] = []
     var ranges: [(first: Int64, last: Int64, tag: String?)] = []
     var offers: [(first: Int64, last: Int64, offer: Offer)] = []
+    var former: (first: Int64, contents: [FormerContent])?
     for chunk in chunks {
       var count = 0
       try chunk.bytes.withUnsafeBufferPointer { buffer in
@@ -40,6 +43,7 @@ enum ReadUpload {
         while let event = try reader.next() {
           switch event {
           case .shape, .lost: break
+          case .former(let first, let contents): former = (first, contents)
           case .offer(let first, let last, let offer): offers.append((first, last, offer))
           case .request(let first, let last, let tag): ranges.append((first, last, tag))
           case .change(let place, let stamp, let counter, let made):
@@ -51,7 +55,8 @@ enum ReadUpload {
               ReadChange(
                 table: shape.table, operation: shape.operation, columns: shape.columns, values: values, stamp: stamp,
                 counter: counter, made: made, request: range?.first ?? counter, tag: range?.tag,
-                offer: offers.last { $0.first <= counter && counter <= $0.last }?.offer))
+                offer: offers.last { $0.first <= counter && counter <= $0.last }?.offer,
+                former: former.flatMap { $0.first == counter ? $0.contents : nil } ?? []))
             count += 1
           }
         }

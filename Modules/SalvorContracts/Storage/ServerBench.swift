@@ -97,6 +97,8 @@ enum Sent: Sendable {
   /// Brings back what the server has lost.
   indirect case offer(LostVersion, Sent, written: [String] = [])
   indirect case offered(Offer, Sent)
+  /// What it was before its device dropped a column.
+  indirect case former(FormerContent, Sent)
 }
 
 /// A device without a database: it knows what it downloaded, and makes uploads by hand.
@@ -184,6 +186,10 @@ struct Device: Sendable {
     if case .offer(let version, let sent, let written) = sent {
       return write(.offered(Offer(version, written: written), sent), made, &writer)
     }
+    if case .former(let former, let sent) = sent {
+      writer.former(first: counter + 1, [former])
+      return write(sent, made, &writer)
+    }
     if case .offered(let offer, let sent) = sent {
       writer.offer(first: counter + 1, last: counter + 1, offer)
       return write(sent, made, &writer)
@@ -209,7 +215,7 @@ struct Device: Sendable {
     case .delete(let table, let key):
       begin(table, .delete, [])
       for value in key { writer.value(value) }
-    case .group, .offer, .offered: return
+    case .group, .offer, .offered, .former: return
     }
     writer.endChange()
   }

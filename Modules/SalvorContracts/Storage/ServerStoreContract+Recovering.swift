@@ -314,6 +314,47 @@ extension ServerStoreContract {
       try expectRefused(
         try await device.upload(.update("note", ["n9"], [("title", "a", "b")])), [1: .rowDeleted], accepted: 0)
     },
+    recovering(
+      ContractSchemas.notes(),
+      "a request that was settled with a column which its device has dropped since is known by what it was",
+      rule: "semantics 11.1"
+    ) { bench in
+      try await bench.write(.insert("note", ["id": "n1", "title": "a"]))
+      var device = try await bench.device()
+      let stamp = device.stamp
+      let sent = Sent.update("note", ["n1"], [("title", "a", "b"), ("body", .null, "text")])
+      let note = Sent.insert("note", ["id": "n2", "title": "c", "body": "text"])
+      try expectAccepted(try await device.upload(sent, note), 2)
+      func former(_ operation: SalvorModel.Operation, _ columns: UploadedColumn...) -> UInt32 {
+        let change = UploadedChange(
+          counter: 1, made: 0, table: "note", key: ["n1"], operation: operation, columns: columns)
+        return RequestContent([change.content(ContractSchemas.notes().tables[0])]).bits
+      }
+      let was = former(.update, UploadedColumn("title", new: "b"), UploadedColumn("body", new: "text"))
+      let made = former(
+        .insert, UploadedColumn("id", new: "n2"), UploadedColumn("title", new: "c"), UploadedColumn("body", new: "text")
+      )
+      try await bench.evolve(to: ContractSchemas.shortNotes)
+      try await bench.write(.update("note", ["n1"], ["title": "later"]), .delete("note", ["n2"]))
+      // Its file was put back from a copy of before the upload, and has followed the schema.
+      var copy = bench.following(device)
+      copy.remote = RemoteID(from: SystemRandom())
+      (copy.stamp, copy.counter) = (stamp, 0)
+      try await bench.store.register(copy.remote, principal: "anna")
+      try await copy.download()
+      let results = try await copy.upload(
+        .former(FormerContent(first: 1, content: was), .update("note", ["n1"], [("title", "a", "b")])),
+        .former(FormerContent(first: 2, content: made), .insert("note", ["id": "n2", "title": "c"])))
+      try expectAccepted(results, 2)
+      try expectEqual(
+        try await bench.store.rows(of: "note").map { Array($0.prefix(2)) }, [["n1", "later"]], "the rows")
+      // Another content is another request.
+      (copy.stamp, copy.counter) = (stamp, 0)
+      try expectAccepted(
+        try await copy.upload(
+          .former(FormerContent(first: 1, content: made), .update("note", ["n1"], [("title", "later", "d")]))), 1)
+      try expectEqual(try await bench.store.rows(of: "note").map { Array($0.prefix(2)) }, [["n1", "d"]], "the rows")
+    },
   ]
 }
 

@@ -22,8 +22,7 @@ extension ClientContent {
     for place in active.indices where requests[active[place]].state == .blocked && !held.contains(place) {
       let index = active[place]
       if requests[index].stamp != stamp {
-        requests[index].history.append(requests[index].id)
-        requests[index].stamp = stamp
+        requests[index].restamp(stamp)
       }
       requests[index].state = .queued
       requests[index].refusal = nil
@@ -36,8 +35,7 @@ extension ClientContent {
       let blocker = requests[index].refusal?.blockedBy
       if blocker == nil || requests.contains(where: { $0.state != .kept && $0.isNamed(blocker) }) { continue }
       if requests[index].stamp != stamp {
-        requests[index].history.append(requests[index].id)
-        requests[index].stamp = stamp
+        requests[index].restamp(stamp)
       }
       requests[index].stateBefore = .queued
       requests[index].refusal = nil

@@ -1,5 +1,6 @@
 import SalvorModel
 import SalvorStorage
+import SalvorWire
 
 /// The declared rules of a schema carry requests along: under their new names; what they say of a dropped table or column
 /// is kept in the archive.
@@ -10,6 +11,7 @@ extension ClientContent {
   mutating func follow(_ after: Schema) {
     let names = DeclaredNames(from: schema, to: after)
     guard !names.isEmpty else { return }
+    noteFormer(names)
     keepDropped(names)
     requests = requests.map(names.renamed)
     let statements = (openGroup?.statements ?? []).map { stripped($0, names).map(names.renamed) }
@@ -36,6 +38,28 @@ extension ClientContent {
     names.apply(to: &aside, of: schema, keepsTables: false)
     names.apply(to: &schema)
     if outgoing.isEmpty, current != nil { takeUploadBack() }
+  }
+
+  /// What waiting requests are before what they wrote goes: a file that was put back from a copy does not know that they were sent, and
+  /// the server has settled them with all their columns.
+  private mutating func noteFormer(_ names: DeclaredNames) {
+    func noting(_ request: Request) -> Request {
+      let isOutstanding = request.state != .displaced && request.state != .kept
+      let loses = request.changes.contains { change in
+        names.droppedTables.contains(change.row.table)
+          || change.columns.contains { column in
+            names.droppedColumns[change.row.table]?.contains(column.name) == true && change.operation != .delete
+              && (change.operation == .update || !column.new.isNull)
+          }
+      }
+      guard isOutstanding, loses else { return request }
+      var noted = request
+      let former = FormerContent(first: request.firstCounter, content: known(request).content(schema))
+      noted.former = (request.former + [former]).suffix(FormerContent.countMax)
+      return noted
+    }
+    requests = requests.map(noting)
+    outgoing = outgoing.map(noting)
   }
 
   /// What requests say of what goes becomes entries of their own; what is left of them stays.

@@ -1,5 +1,6 @@
 import SalvorModel
 import SalvorStorage
+import SalvorWire
 
 /// One captured insert, update or delete of one row, with what it saw and with its full new values.
 struct Change: Sendable, Hashable {
@@ -74,6 +75,8 @@ struct Request: Sendable, Hashable {
   var isOvertaken = false
   /// On a device: the IDs it had before, oldest first.
   var history: [RequestID] = []
+  /// What it was under its stamp before columns or tables were dropped, oldest first.
+  var former: [FormerContent] = []
   /// On a device: when it was captured, and how often it was refused.
   var since: Int64?
   var attempts = 0
@@ -124,6 +127,26 @@ struct Request: Sendable, Hashable {
         row: change.row, operation: change.operation,
         values: Dictionary(change.columns.map { ($0.name, $0.new) }) { first, _ in first })
     }
+  }
+
+  /// It has another ID from here on, since the server has settled the one that it had.
+  mutating func restamp(_ stamp: RequestStamp) {
+    history.append(id)
+    former = []
+    self.stamp = stamp
+  }
+
+  /// What it does, as a server remembers it (`FormerContent`).
+  func content(_ schema: Schema) -> UInt32 {
+    RequestContent(
+      changes.map { change in
+        let columns = change.operation == .delete ? [] : change.columns
+        return UploadedChange(
+          counter: change.counter, made: change.made, table: change.row.table, key: change.row.key,
+          operation: change.operation, columns: columns.map { UploadedColumn($0.name, new: $0.new) }
+        ).content(schema.table(change.row.table) ?? Table(change.row.table, primaryKey: [], columns: []))
+      }
+    ).bits
   }
 
   struct Effect: Sendable, Hashable {

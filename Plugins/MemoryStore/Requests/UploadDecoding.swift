@@ -28,5 +28,6 @@ extension Request {
           columns: change.columns.map { ChangedColumn(name: $0.name, old: $0.old ?? .null, new: $0.new) },
           offer: change.offer)
       }, tag: uploaded.tag)
+    former = uploaded.former
   }
 }

@@ -36,6 +36,9 @@ struct UploadEncoding {
           isLast = false
           break loop
         }
+        if change.counter == request.firstCounter, !request.former.isEmpty {
+          writer.former(first: change.counter, request.former)
+        }
         if !isNamed && (request.changes.count > 1 || request.tag != nil) {
           writer.request(first: request.firstCounter, last: request.lastCounter, tag: request.tag)
           isNamed = true

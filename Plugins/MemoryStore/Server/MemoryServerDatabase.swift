@@ -138,6 +138,8 @@ struct ServerState: Sendable {
     var refusal: Refusal?
     /// Milliseconds since 1970.
     var time: Int64
+    /// `Request.content` as it was settled.
+    var content: UInt32
   }
 
   struct CommitRecord: Sendable {
@@ -214,7 +216,17 @@ struct ServerState: Sendable {
   /// Remembers how a request was settled; one that was settled before is remembered as it was then.
   mutating func settle(_ request: Request, _ refusal: Refusal?, time: Int64) {
     let settled = Settled(request, schema)
-    if self.settled[settled] == nil { self.settled[settled] = Settlement(refusal: refusal, time: time) }
+    if self.settled[settled] != nil { return }
+    self.settled[settled] = Settlement(refusal: refusal, time: time, content: request.content(schema))
+  }
+
+  /// How a request was settled, as it is or as it was before its device dropped a column. Nil: it is new.
+  func settlement(of request: Request) -> Settlement? {
+    settled[Settled(request, schema)]
+      ?? request.former.lazy.compactMap { former in
+        let id = RequestID(stamp: request.stamp, counter: former.first)
+        return settled.first { $0.key.id == id && $0.value.content == former.content }?.value
+      }.first
   }
 
   /// Adds a commit where rows changed. Nil: nothing did.

@@ -91,7 +91,7 @@ struct UploadProcessing {
   mutating func run() {
     for (index, request) in requests.enumerated() {
       // Settled before, under whatever remote ID: never applied twice (semantics 5).
-      guard let before = state.settled[ServerState.Settled(request, state.schema)] else { continue }
+      guard let before = state.settlement(of: request) else { continue }
       outcomes[index] =
         before.refusal.map { .refused($0.reason, $0.message, status: $0.status, blockedBy: $0.blockedBy) }
         ?? .accepted(inConflict: false)

@@ -123,7 +123,7 @@ struct Opening {
     var opening = ClientOpening()
     let former = try FormerCapture(before, schema, on: connection)
     try former.letMarkedRowsGo(random: random, clock: clock)
-    var following = SchemaFollowing(connection, random: random, clock: clock, schema: schema)
+    var following = SchemaFollowing(connection, random: random, clock: clock, schema: schema, before: before)
     try following.run()
     var constraints = try ConstraintFollowing(connection, schema, before: before)
     var comparison = try SchemaComparison(schema, with: connection, ddl: Self.ddl)

@@ -14,6 +14,8 @@ struct SchemaFollowing {
   let random: any RandomSource
   let clock: any Clock
   let schema: Schema
+  /// The tables as they were defined.
+  let before: [Table]
 
   /// Something was renamed or dropped; the triggers of those tables are gone.
   private(set) var hasChanged = false
@@ -24,11 +26,12 @@ struct SchemaFollowing {
   /// What a person should know: names only.
   private(set) var notices: [String] = []
 
-  init(_ connection: SQLiteConnection, random: any RandomSource, clock: any Clock, schema: Schema) {
+  init(_ connection: SQLiteConnection, random: any RandomSource, clock: any Clock, schema: Schema, before: [Table]) {
     self.connection = connection
     self.random = random
     self.clock = clock
     self.schema = schema
+    self.before = before
   }
 
   private var hasRules: Bool {
@@ -45,7 +48,12 @@ struct SchemaFollowing {
     let tables = try droppedTables()
     if !renames.isEmpty || !drops.isEmpty || !tables.isEmpty {
       // What was captured up to here is sorted with the tables as they are.
-      try RequestSorting(try known()).sort()
+      let context = try known()
+      try RequestSorting(context).sort()
+      if !drops.isEmpty || !tables.isEmpty {
+        try FormerContents(context: context, definitions: before).note(
+          columns: drops.map { ($0.former, $0.column) }, tables: tables)
+      }
       connection.clearStatementCache()
       hasChanged = true
     }
@@ -54,7 +62,7 @@ struct SchemaFollowing {
     }
     try renames.apply(to: connection)
     try renameInCatalog()
-    if !drops.isEmpty || !tables.isEmpty { try drop(drops, tables) }
+    if !drops.isEmpty || !tables.isEmpty { try drop(drops.map { ($0.table, $0.column) }, tables) }
     // Written anew with the names of now.
     if hasChanged { try connection.run("DELETE FROM salvor_error_value") }
   }
@@ -116,14 +124,16 @@ struct SchemaFollowing {
 
   // MARK: Drops
 
-  /// Columns that are gone on purpose and are still there: the table's new name, and the column's.
-  private func droppedColumns(before renames: SchemaRenames) throws -> [(table: Table, column: String)] {
-    var found: [(Table, String)] = []
+  /// Columns that are gone on purpose and are still there: the table, its former name, and the column's.
+  private func droppedColumns(
+    before renames: SchemaRenames
+  ) throws -> [(table: Table, former: String, column: String)] {
+    var found: [(Table, String, String)] = []
     for table in schema.synchronized where !table.dropped.isEmpty {
       let name = renames.steps.first { $0.table == table.name && $0.column == nil }?.old ?? table.name
       guard let shape = try connection.tableShape(name) else { continue }
       for column in table.dropped where table.hasDropped(column) {
-        if let there = shape.column(column) { found.append((table, there.name)) }
+        if let there = shape.column(column) { found.append((table, name, there.name)) }
       }
     }
     return found

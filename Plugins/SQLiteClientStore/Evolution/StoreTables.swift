@@ -101,6 +101,9 @@ enum StoreTables {
     for table in ["salvor_history", "salvor_offer"] where try connection.tableShape(table)?.column("origin") == nil {
       try connection.execute("ALTER TABLE \(table) ADD COLUMN origin TEXT")
     }
+    if try connection.tableShape("salvor_outstanding")?.column("former") == nil {
+      try connection.execute("ALTER TABLE salvor_outstanding ADD COLUMN former TEXT")
+    }
     if try connection.tableShape("salvor_kept")?.column("review") == nil {
       try connection.execute("ALTER TABLE salvor_kept ADD COLUMN review TEXT")
     }

@@ -46,7 +46,7 @@ extension StoreContext {
   ///   - isFollowed: the indexes of this connection know already. They have been made.
   ///   - isAcceptance: requests that need none in error have left, and nothing else was done.
   func noteLogChange(isFollowed: Bool = false, isAcceptance: Bool = false) throws {
-    if !isAcceptance { try connection.setState(.errorsUpTo, Value?.none) }
+    if !isAcceptance { try lookAtAllErrors() }
     let old = try connection.logGeneration()
     let new = Value.text(hexadecimal(random.bytes(8)))
     try connection.setState(.logGeneration, new)

@@ -1,6 +1,7 @@
 import SQLiteSupport
 import SalvorModel
 import SalvorStorage
+import SalvorWire
 
 /// `salvor_outstanding`: requests that are more than one change that waits, one row each. They have several changes or a tag, were
 /// refused, blocked or sent again, are in the archive, or the upload under way goes without them. A change without a row is a
@@ -14,7 +15,8 @@ enum OutstandingTable {
     -- reaches beyond it and goes without it. state: of one in error (refused, blocked) or in the archive (displaced, kept), with its reason.
     -- state_before: what one of the archive is when it returns. history: the IDs it had, oldest first.
     -- overtaken: 1, of a displaced one: the server has accepted a younger change of its row since.
-    CREATE TABLE IF NOT EXISTS salvor_outstanding (first INTEGER PRIMARY KEY, last INTEGER NOT NULL, tag TEXT, stamp TEXT, apart INTEGER, state TEXT, state_before TEXT, reason TEXT, status INTEGER, message TEXT, blocked_by TEXT, at INTEGER, since INTEGER, attempts INTEGER NOT NULL DEFAULT 0, last_attempt INTEGER, history TEXT, overtaken INTEGER);
+    -- former: its first counters and contents before columns or tables were dropped (FormerContent).
+    CREATE TABLE IF NOT EXISTS salvor_outstanding (first INTEGER PRIMARY KEY, last INTEGER NOT NULL, tag TEXT, stamp TEXT, apart INTEGER, state TEXT, state_before TEXT, reason TEXT, status INTEGER, message TEXT, blocked_by TEXT, at INTEGER, since INTEGER, attempts INTEGER NOT NULL DEFAULT 0, last_attempt INTEGER, history TEXT, overtaken INTEGER, former TEXT);
     CREATE INDEX IF NOT EXISTS salvor_outstanding_state ON salvor_outstanding (state, first) WHERE state IS NOT NULL;
     CREATE INDEX IF NOT EXISTS salvor_outstanding_apart ON salvor_outstanding (first) WHERE apart = 1;
     CREATE INDEX IF NOT EXISTS salvor_outstanding_lost ON salvor_outstanding (at) WHERE reason = 'lost-on-server';
@@ -26,7 +28,7 @@ enum OutstandingTable {
   static let isNotArchived = "(state IS NULL OR \(inError))"
   /// But for `apart` the row says no more than a change of the log (`RequestRow.isPlain`).
   fileprivate static let isPlainElse =
-    "last = first AND coalesce(tag, stamp, state, since, last_attempt, history) IS NULL AND attempts = 0"
+    "last = first AND coalesce(tag, stamp, state, since, last_attempt, history, former) IS NULL AND attempts = 0"
   static let isLost = "reason = 'lost-on-server' AND state = 'kept'"
 }
 
@@ -58,11 +60,12 @@ extension StoreContext {
     let old = try row(of: range)
     var row = old
     try body(&row)
-    if row.isInError != old.isInError || row.history != old.history {
-      try connection.setState(.errorsUpTo, Value?.none)
-    }
+    if row.isInError != old.isInError || row.history != old.history { try lookAtAllErrors() }
     try store(row)
   }
+
+  /// What edits or needs requests in error is looked for from the beginning: one has come or gone, or has another name.
+  func lookAtAllErrors() throws { try connection.setState(.errorsUpTo, Value?.none) }
 
   /// Requests captured since it was last looked at what edits or needs those in error. In order; requests are sorted. Nil: everything
   /// has to be looked at (`StateName.errorsUpTo`), or it costs less to begin at those in error, which are fewer.
@@ -103,7 +106,7 @@ extension StoreContext {
 
   /// The request has left, and is not in the archive.
   func forget(_ range: RequestRange) throws {
-    if try row(of: range).isInError { try connection.setState(.errorsUpTo, Value?.none) }
+    if try row(of: range).isInError { try lookAtAllErrors() }
     try connection.run("DELETE FROM salvor_outstanding WHERE first = ?1", .integer(range.first))
   }
 
@@ -118,7 +121,7 @@ extension StoreContext {
     try connection.run(
       "DELETE FROM salvor_outstanding WHERE NOT EXISTS (SELECT 1 FROM salvor_log g WHERE g.seq BETWEEN first AND last AND g.op IN \(Self.changeOperations)) AND \(OutstandingTable.isNotArchived)"
     )
-    if connection.changes > 0 { try connection.setState(.errorsUpTo, Value?.none) }
+    if connection.changes > 0 { try lookAtAllErrors() }
   }
 
   // MARK: Which changes are one request
@@ -141,7 +144,7 @@ extension StoreContext {
   /// The request has lost its first change, and is named by the next.
   func moveStart(of request: RequestRange, to first: Int64) throws {
     let old = try requestID(first: request.first)
-    try connection.setState(.errorsUpTo, Value?.none)
+    try lookAtAllErrors()
     try connection.run(
       "UPDATE salvor_outstanding SET first = ?1 WHERE first = ?2", .integer(first), .integer(request.first))
     try connection.run(
@@ -311,6 +314,8 @@ extension StoreContext {
     try change(range) { row in
       row.stamp = stamp
       row.history.append(old)
+      // The server may have settled it under the ID that it had.
+      row.former = []
     }
   }
 
@@ -327,27 +332,30 @@ extension StoreContext {
   func sentAgain() throws -> [RequestRange] { try ranges(where: "history IS NOT NULL AND state IS NULL") }
 }
 
-/// The requests of several changes, and tagged ones, met in order.
+/// The requests of several changes, tagged ones, and those that were others before, met in order.
 struct RangeCursor {
   private let statement: SQLiteStatement
   private var current: RequestRange?
+  /// Of the range that was found last.
+  private(set) var former: [FormerContent] = []
   private var isDone = false
 
   init(_ context: StoreContext, after counter: Int64) throws {
     statement = try context.connection.prepare(
       """
-      SELECT first, last, tag FROM salvor_outstanding WHERE first >= coalesce((SELECT max(first) FROM salvor_outstanding WHERE first <= ?1), 0)
-        AND last > ?1 AND (last > first OR tag IS NOT NULL) ORDER BY first
+      SELECT first, last, tag, former FROM salvor_outstanding WHERE first >= coalesce((SELECT max(first) FROM salvor_outstanding WHERE first <= ?1), 0)
+        AND last > ?1 AND (last > first OR coalesce(tag, former) IS NOT NULL) ORDER BY first
       """)
     try statement.bind(1, counter)
   }
 
-  /// The range that holds `counter`; nil for a request of one change.
+  /// The range that holds `counter`; nil for a plain request of one change.
   mutating func range(of counter: Int64) throws -> RequestRange? {
     while !isDone, (current?.last ?? 0) < counter {
       if try statement.step() {
         current = RequestRange(
           first: statement.int64(0), last: statement.int64(1), tag: statement.optionalString(2))
+        former = statement.isNull(3) ? [] : try FormerContent.list(statement.value(3))
       } else {
         isDone = true
         current = nil

@@ -1,6 +1,7 @@
 import SQLiteSupport
 import SalvorModel
 import SalvorStorage
+import SalvorWire
 
 /// What is known of one request beside its changes: a row of `OutstandingTable`.
 struct RequestRow {
@@ -26,6 +27,8 @@ struct RequestRow {
   var lastAttempt: Int64?
   /// The IDs that it had, oldest first.
   var history: [RequestID] = []
+  /// What it was under its stamp before columns or tables were dropped, oldest first.
+  var former: [FormerContent] = []
 
   init(_ range: RequestRange) { self.range = range }
 
@@ -35,7 +38,7 @@ struct RequestRow {
   /// It says no more than a change of the log does.
   var isPlain: Bool {
     range.last == range.first && range.tag == nil && stamp == nil && !isApart && state == nil && since == nil
-      && attempts == 0 && lastAttempt == nil && history.isEmpty
+      && attempts == 0 && lastAttempt == nil && history.isEmpty && former.isEmpty
   }
 
   mutating func setReason(_ reason: String?, _ message: String?, status: Int? = nil, blockedBy: RequestID? = nil) {
@@ -57,7 +60,7 @@ struct RequestRow {
   // MARK: In the file
 
   static let columns =
-    "first, last, tag, stamp, apart, state, state_before, reason, status, message, blocked_by, at, since, attempts, last_attempt, history, overtaken"
+    "first, last, tag, stamp, apart, state, state_before, reason, status, message, blocked_by, at, since, attempts, last_attempt, history, overtaken, former"
 
   /// - Parameter row: its `columns`.
   init(_ row: [Value]) throws {
@@ -76,6 +79,7 @@ struct RequestRow {
     lastAttempt = row[14].integer
     history = try unpayload(row[15]).compactMap { $0.string.flatMap { RequestID($0) } }
     isOvertaken = row[16].integer == 1
+    former = try FormerContent.list(row[17])
   }
 
   var values: [Value] {
@@ -88,6 +92,18 @@ struct RequestRow {
       integer(lastAttempt),
       history.isEmpty ? .null : .text(payload(history.map { .text($0.description) })),
       isOvertaken ? 1 : .null,
+      former.isEmpty
+        ? .null : .text(payload(former.flatMap { [.integer($0.first), .integer(Int64($0.content))] })),
     ]
+  }
+}
+
+extension FormerContent {
+  /// From the column `former`.
+  static func list(_ value: Value) throws -> [FormerContent] {
+    let numbers = try unpayload(value).compactMap(\.integer)
+    return stride(from: 0, to: numbers.count - 1, by: 2).map { place in
+      FormerContent(first: numbers[place], content: UInt32(truncatingIfNeeded: numbers[place + 1]))
+    }
   }
 }

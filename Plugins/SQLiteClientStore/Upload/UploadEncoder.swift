@@ -100,7 +100,10 @@ struct UploadEncoder {
       if layouts[number] == nil { layouts[number] = try layout(number) }
       guard let layout = layouts[number], let operation = LogOperation(rawValue: row.int64(2)) else { return true }
       if let range = try ranges.range(of: seq), range.first != named {
-        writer.request(first: range.first, last: range.last, tag: range.tag)
+        if seq == range.first, !ranges.former.isEmpty { writer.former(first: seq, ranges.former) }
+        if range.last > range.first || range.tag != nil {
+          writer.request(first: range.first, last: range.last, tag: range.tag)
+        }
         named = range.first
       }
       if seq > offeredUpTo, let run = try offers.run(from: seq) {

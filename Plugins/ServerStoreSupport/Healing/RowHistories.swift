@@ -1,5 +1,6 @@
 import SalvorModel
 import SalvorStorage
+import SalvorWire
 
 /// What became of rows since devices parted from this server: ordinary writes by the change log, marks by the log's entries that
 /// came by offers and by the lines of `salvor_healed`. One for each upload.

@@ -1,5 +1,6 @@
 import SalvorModel
 import SalvorStorage
+import SalvorWire
 
 /// Finds the rows that an upload must be fed although it wrote them itself: an accepted row is left out of the feed only
 /// where the server now holds exactly the client's base plus what it sent (semantics 4). Triggers of the server's own and

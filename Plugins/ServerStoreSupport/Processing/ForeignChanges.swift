@@ -1,4 +1,5 @@
 import SalvorModel
+import SalvorWire
 
 /// What others than one remote changed since some commit: only rows among these can be in conflict.
 ///

@@ -1,5 +1,6 @@
 import SalvorModel
 import SalvorStorage
+import SalvorWire
 
 /// What rows are to be, over what the tables have. Nothing is written; `SetWriter` does that.
 struct RowOverlay {

@@ -1,4 +1,5 @@
 import SalvorModel
+import SalvorStorage
 import SalvorWire
 
 /// Changes of one shape, each of another row, that follow one another and that nothing speaks against: one statement writes them
@@ -48,13 +49,19 @@ struct UploadReading {
   var group: StagedRequest?
   /// What the last `offer` line said.
   var offers: (first: Int64, last: Int64, offer: Offer)?
+  /// What the last `former` line said.
+  var former: (first: Int64, contents: [FormerContent])?
 
   func offer(of counter: Int64) -> Offer? {
     offers.flatMap { ($0.first...$0.last).contains(counter) ? $0.offer : nil }
   }
 
-  mutating func drawOrdinal() -> Int {
+  /// The next one in the order.
+  mutating func request(
+    _ stamp: RequestStamp, _ first: Int64, _ last: Int64, _ changes: [StagedChange]
+  ) -> StagedRequest {
     defer { nextOrdinal += 1 }
-    return nextOrdinal
+    let was = former.flatMap { $0.first == first ? $0.contents : nil } ?? []
+    return StagedRequest(ordinal: nextOrdinal, stamp: stamp, first: first, last: last, changes: changes, former: was)
   }
 }

@@ -1,4 +1,5 @@
 import SalvorModel
+import SalvorWire
 
 /// The rows that decide what the sender of an upload sees, as they were before it: the change log has what the upload wrote over.
 /// It is asked about rows that are hidden from him now, and reads what it has not read yet.

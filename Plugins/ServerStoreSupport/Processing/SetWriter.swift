@@ -1,5 +1,6 @@
 import SalvorModel
 import SalvorStorage
+import SalvorWire
 
 /// Brings the rows of an overlay into the tables, squashed to one change for each row, or says what they break. It runs in
 /// the caller's savepoint or transaction, with foreign keys deferred.

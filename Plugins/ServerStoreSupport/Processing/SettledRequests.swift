@@ -18,13 +18,18 @@ struct SettledRequests {
     /// As in `salvor_settled`; nil in a range that an earlier version wrote.
     var contents: [UInt8]?
 
+    /// As it is, or as it was before its device dropped a column.
     func holds(_ request: StagedRequest) -> Bool {
-      guard first <= request.first && request.first <= last else { return false }
+      holds(request.first) { $0 == request.content.bits || $0 == request.wholeContent.bits }
+        || request.former.contains { former in holds(former.first) { $0 == former.content } }
+    }
+
+    private func holds(_ counter: Int64, _ isContent: (UInt32) -> Bool) -> Bool {
+      guard first <= counter && counter <= last else { return false }
       guard let contents else { return true }
-      let place = contents.count == 4 ? 0 : Int(request.first - first) * 4
-      guard contents.count > 4 || request.first == first, place + 4 <= contents.count else { return false }
-      let bits = contents[place..<place + 4].reduce(UInt32(0)) { $0 << 8 | UInt32($1) }
-      return bits == request.content.bits || bits == request.wholeContent.bits
+      let place = contents.count == 4 ? 0 : Int(counter - first) * 4
+      guard contents.count > 4 || counter == first, place + 4 <= contents.count else { return false }
+      return isContent(contents[place..<place + 4].reduce(UInt32(0)) { $0 << 8 | UInt32($1) })
     }
   }
 

@@ -1,5 +1,6 @@
 import SalvorModel
 import SalvorStorage
+import SalvorWire
 
 /// Why a request is not applied: the reason, and what the client reads.
 struct RefusalText: Sendable {
@@ -92,6 +93,8 @@ struct StagedRequest {
   var first: Int64
   var last: Int64
   var changes: [StagedChange]
+  /// What it was before its device dropped columns or tables.
+  var former: [FormerContent] = []
 
   var id: RequestID { RequestID(stamp: stamp, counter: first) }
   /// All of it brings back what the server has lost: where it cannot, it is kept for a person.
@@ -99,22 +102,6 @@ struct StagedRequest {
   var content: RequestContent { RequestContent(changes.lazy.map(\.content)) }
   /// As an earlier version wrote it down.
   var wholeContent: RequestContent { RequestContent(changes.lazy.map { $0.wholeContent ?? $0.content }) }
-}
-
-/// Tells requests with one ID apart by what they change: two copies of one device's file share a stamp and count on from
-/// the same counter. 32 bits of each change's table, operation, key, changed columns and new values; never zero.
-struct RequestContent: Hashable {
-  let bits: UInt32
-
-  init(_ changes: some Sequence<UInt64>) {
-    var hash: UInt64 = 0xCBF2_9CE4_8422_2325
-    for change in changes {
-      hash = (hash ^ change) &* 0x9E37_79B9_7F4A_7C15
-      hash ^= hash >> 32
-    }
-    let bits = UInt32(truncatingIfNeeded: hash)
-    self.bits = bits == 0 ? 1 : bits
-  }
 }
 
 extension RefusalText {

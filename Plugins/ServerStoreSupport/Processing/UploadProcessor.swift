@@ -322,6 +322,7 @@ package final class UploadProcessor {
       switch event {
       case .shape(let place): shapes.append(try plan(reader.shapes[place]))
       case .request(let first, let last, _): range = (first, last)
+      case .former(let first, let contents): reading.former = (first, contents)
       case .lost(_, let order): try heals.note(order)
       case .offer(let first, let last, let offer):
         reading.offers = (first, last, offer)
@@ -344,8 +345,7 @@ package final class UploadProcessor {
         }
         if reading.group == nil, let range, range.first == counter, range.last > counter {
           try began()
-          reading.group = StagedRequest(
-            ordinal: reading.drawOrdinal(), stamp: stamp, first: counter, last: range.last, changes: [])
+          reading.group = reading.request(stamp, counter, range.last, [])
         }
         guard reading.group != nil else {
           try single(UploadRow(plan: plan, row: row, stamp: stamp, counter: counter, made: made))
@@ -379,9 +379,9 @@ package final class UploadProcessor {
   }
 
   private func request(_ change: UploadRow) throws -> StagedRequest {
-    StagedRequest(
-      ordinal: reading.drawOrdinal(), stamp: change.stamp, first: change.counter, last: change.counter,
-      changes: [try self.change(change.plan, change.row, change.stamp, change.counter, change.made)])
+    let (stamp, counter) = (change.stamp, change.counter)
+    return reading.request(
+      stamp, counter, counter, [try self.change(change.plan, change.row, stamp, counter, change.made)])
   }
 
   private func change(
