@@ -64,6 +64,8 @@ public struct RecoveryJournal: Sendable, Hashable {
   /// The operator's demand that this recovery meets (`RecoveryFacts.demand`); with nothing under way, one that was met and
   /// whose end the server may not have heard.
   public var demand: Int64?
+  /// A strategy could not run since the server's schema differs from the device's: it runs once the server has the schema.
+  public var waitsForSchema = false
   /// Resets since the last sync that succeeded, in order.
   public var attempts: [Attempt]
 
@@ -91,7 +93,7 @@ public struct RecoveryJournal: Sendable, Hashable {
       "step": .string(step), "beforeReset": .string(beforeReset.rawValue), "afterReset": .string(afterReset.rawValue),
       "token": token.map(JSONValue.string) ?? .null, "backup": backup.map(JSONValue.string) ?? .null,
       "newRemoteID": newRemoteID.map { .string($0.text) } ?? .null, "isByHand": .bool(isByHand),
-      "demand": demand.map(JSONValue.integer) ?? .null,
+      "demand": demand.map(JSONValue.integer) ?? .null, "waitsForSchema": .bool(waitsForSchema),
       "attempts": .array(attempts.map { .array([.string($0.incarnation), .string($0.strategy)]) }),
     ]
   }
@@ -122,6 +124,7 @@ public struct RecoveryJournal: Sendable, Hashable {
     newRemoteID = try json.optionalIdentifier("newRemoteID")
     isByHand = json["isByHand"]?.bool ?? false
     demand = json["demand"]?.integer
+    waitsForSchema = json["waitsForSchema"]?.bool ?? false
     for entry in try json.array("attempts") {
       if let pair = entry.array, pair.count == 2, let incarnation = pair[0].string, let strategy = pair[1].string {
         attempts.append(Attempt(incarnation: incarnation, strategy: strategy))

@@ -205,4 +205,34 @@ struct SchemaAheadTests {
         && fleet.serverRows("ölung") == [["1", "f", "1"], ["2", "x", "2"]])
     try fleet.expectEqual(["Ölung", "ölung"], [a, b])
   }
+
+  // MARK: A restore
+
+  @Test("a device that has renamed a column recovers by itself once its server, put back meanwhile, has done so, too")
+  func serverPutBack() async throws {
+    let fleet = try await started(Self.plain)
+    try fleet.serverConnection().execute(Self.rows)
+    let (a, b) = (try fleet.device("a"), try fleet.device("b"))
+    for device in [a, b] { #expect(try await device.sync().error == nil) }
+    try await fleet.backup("before")
+    let later = Self.plain.replacing("version: 1", with: "version: 2")
+      .replacing("title: \"text?\"", with: "name: { type: \"text?\", renamedFrom: \"title\" }")
+    try await change(fleet, to: later)
+    for device in [a, b] { #expect(try await device.sync().error == nil) }
+    try await a.write("UPDATE form SET name = 'later' WHERE id = 'f1'")
+    #expect(try await a.sync().error == nil)
+    try await a.write("UPDATE form SET name = 'waits' WHERE id = 'f2'")
+    fleet.schemaText = Self.plain
+    try await fleet.restore("before")
+    // Its tables are ahead of the server's: it waits, with all it has.
+    for _ in 0..<2 { #expect(try await a.sync().error != nil) }
+    #expect(try a.rows("form").map { $0[1] } == ["later", "waits"])
+    try await change(fleet, to: later)
+    for device in [a, b, a, b] {
+      let error = try await device.sync().error
+      #expect(error == nil, "\(device.name): \(error.map { "\($0)" } ?? "")")
+    }
+    #expect(try fleet.serverRows("form").map { $0[1] } == ["later", "waits"])
+    try fleet.expectEqual(["form"], [a, b])
+  }
 }

@@ -83,13 +83,14 @@ struct RecoveryRun {
     return try await begin(.serverReplaced, "The server is another one than the one that this recovery is about.")
   }
 
-  /// A person has to decide, and the operator has done so for this device: a demand for a reset that is newer than the stop.
-  /// Nil: nothing is known of one, and it goes on waiting.
+  /// A person has to decide, and need not any more: the operator has done so for this device (a demand for a reset that is newer than the
+  /// stop), or the server has the schema again for which no strategy could run. Nil: it goes on waiting.
   mutating func beginWhereReleased() async throws -> RecoveryResult? {
     guard let reason = journal.reason, chain.name(for: reason) != StrategyChain.manual,
       let (incident, config) = try? await incident(reason, journal.message)
     else { return nil }
-    guard let demand = incident.facts.demand, demand != journal.demand else {
+    let isDemanded = incident.facts.demand.map { $0 != journal.demand } ?? false
+    guard isDemanded || (journal.waitsForSchema && incident.facts.differences.isEmpty) else {
       await exchange.leave(incident.facts)
       return nil
     }
@@ -175,6 +176,7 @@ struct RecoveryRun {
           throw SalvorError(.usage, "The strategy \(name) cannot recover here: \(why) Nothing was touched.")
         }
         noteFall(from: name, why)
+        if !incident.facts.differences.isEmpty { journal.waitsForSchema = true }
       case .steps(let steps):
         do {
           return try await carryOut(name, steps, incident)
