@@ -77,6 +77,11 @@ public struct Examination: Sendable, Hashable {
   public var differences: [RowDifference]
   /// What was repaired; nil: nothing was, or nothing had to be.
   public var repair: RecoveryReport?
+  /// After a repair: rows that differ all the same. They were left out, since a row that they reference did not come.
+  public var leftOut: [RowDifference] = []
+  /// Rows that were left out since they are larger than this device takes.
+  public var notices: [String] = []
+
   /// By default nothing was repaired.
   public init(differences: [RowDifference], repair: RecoveryReport? = nil) {
     self.differences = differences

@@ -115,4 +115,21 @@ struct LargeParentTests {
     try await device.sync()
     try fleet.expectEqual(Self.tables, [device])
   }
+
+  @Test("verify --repair names what stays out, and does not say that all is equal")
+  func repaired() async throws {
+    let (fleet, device) = try await fleet()
+    try fleet.serverConnection().execute("UPDATE site SET photo = zeroblob(50000) WHERE id = 'ok'")
+    #expect(try await device.sync().error == nil)
+    let client = try await device.open()
+    var report = try await client.verify(repair: true)
+    #expect(report.leftOut.map { "\($0.table) \($0.key[0])" } == ["visit v1", "photo p1"])
+    #expect(report.remaining == 2)
+    try expectWithout(fleet, device, ["ok", "v1", "p1"])
+    try fleet.serverConnection().execute("UPDATE site SET photo = x'00' WHERE id = 'ok'")
+    for _ in 0..<2 { #expect(try await device.sync().error == nil) }
+    report = try await client.verify(repair: true)
+    #expect(report.remaining == 0 && report.repair == nil)
+    try fleet.expectEqual(Self.tables, [device])
+  }
 }

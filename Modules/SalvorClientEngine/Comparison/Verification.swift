@@ -29,11 +29,15 @@ public struct VerificationReport: Sendable {
   public var differences: [RowDifference] = []
   /// What was repaired; nil: nothing was asked to be, or nothing had to be.
   public var repair: RecoveryReport?
+  /// After a repair: those that differ all the same, since a row that they reference did not come.
+  public var leftOut: [RowDifference] = []
+  /// Rows that are larger than this device takes, in words: they are on the server alone.
+  public var notices: [String] = []
   /// The synchronization before.
   public var sync = SyncReport()
 
   /// Rows that differ, are not dirty, and were not repaired.
-  public var remaining: Int { repair == nil ? differences.count { !$0.isDirty } : 0 }
+  public var remaining: Int { repair == nil ? differences.count { !$0.isDirty } : leftOut.count }
 
   /// - Parameter values: whether values are in it, besides those of keys.
   public func json(values: Bool) -> JSONValue {
@@ -48,7 +52,8 @@ public struct VerificationReport: Sendable {
           ]
         }),
       "differences": .array(differences.map { $0.json(values: values) }),
-      "repair": repair.map(\.json) ?? .null,
+      "repair": repair.map(\.json) ?? .null, "leftOut": .array(leftOut.map { $0.json(values: values) }),
+      "notices": .array(notices.map(JSONValue.string)),
     ]
   }
 }
@@ -101,7 +106,8 @@ struct Verification {
     report.sync = questions.report
     let examination = try await examine(kept, repairing: repair ? order(state) : nil)
     report.differences = examination.differences
-    report.repair = examination.repair
+    (report.repair, report.leftOut) = (examination.repair, examination.leftOut)
+    report.notices = examination.notices
     for (table, digest) in zip(tables, digests) {
       report.tables.append(
         VerificationReport.Table(

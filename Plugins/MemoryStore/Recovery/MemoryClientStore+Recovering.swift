@@ -157,6 +157,8 @@ extension MemoryClientStore: RecoveringClientStore {
     var state = try read()
     let arrivals = try state.arrivals(in: database.besides.rehearsal)
     database.besides.rehearsal = []
+    let notices = state.leftOutBlobs?.notices ?? []
+    state.leftOutBlobs?.notices = []
     guard arrivals.full.isEmpty else {
       throw SalvorError(
         .inconsistentDownload,
@@ -166,6 +168,7 @@ extension MemoryClientStore: RecoveringClientStore {
     let changed = Set(arrivals.versions.map(\.row))
     let dirty = Set(state.outstanding.flatMap(\.rows))
     var examination = Examination(differences: [])
+    examination.notices = notices
     for table in state.schema.synchronized {
       for name in Set(arrivals.unversioned).sorted(by: { keyPrecedes($0.key, $1.key) })
       where name.table == table.name && !changed.contains(name) {
@@ -189,6 +192,12 @@ extension MemoryClientStore: RecoveringClientStore {
     state.stagedDownload = order.id
     database.state = state
     examination.repair = try recover(order)
+    let after = try read().bases
+    examination.leftOut = examination.differences.filter { difference in
+      guard let table = state.schema.table(difference.table), !difference.isDirty else { return false }
+      let name = RowName(table: table.name, key: difference.key)
+      return after[name].map { table.travelling($0) } != arrivals.rows[name].map { table.travelling($0) }
+    }
     return examination
   }
 

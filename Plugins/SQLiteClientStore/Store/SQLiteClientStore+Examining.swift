@@ -20,6 +20,7 @@ extension SQLiteClientStore {
     defer { try? connection.execute("DELETE FROM temp.salvor_rehearsal") }
     let rows = RowExamination(context: context, source: "temp.salvor_rehearsal")
     var examination = Examination(differences: try connection.transaction(.deferred) { try rows.run() })
+    examination.notices = try connection.transaction { try LargeBlobs(context: context).takeNotices() }
     let repairable = examination.differences.filter { !$0.isDirty }
     guard let order, !repairable.isEmpty else { return examination }
     try connection.transaction {
@@ -30,6 +31,8 @@ extension SQLiteClientStore {
       try? discardStaged()
       throw error
     }
+    // A row whose parent did not come is left out again.
+    examination.leftOut = try connection.transaction(.deferred) { try rows.run() }.filter { !$0.isDirty }
     return examination
   }
 }

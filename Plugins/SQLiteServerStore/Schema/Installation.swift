@@ -216,7 +216,7 @@ struct Installation {
           generation += 1
         } else if let name = try silencing(number, table.name) {
           notices.append(
-            "\(table.name): the trigger \(name) with RAISE(IGNORE) is newer than those of the change log, and may have kept changes out of it. They were made anew, so that they fire first; the table's group is fed whole once."
+            "\(table.name): the trigger \(name) with RAISE(IGNORE) is newer than those of the change log, and may have kept changes out of it. Those of the change log were made again, so that they fire first; the table's group is fed whole once."
           )
           generation += 1
         } else if !found.isEmpty || before.grouping != table.group {

@@ -19,7 +19,8 @@ extension Command {
         salvor verify --table site --values
         salvor verify --repair
 
-      Exit code 0: all is equal, or was repaired; 1: rows differ, or it failed inside; the others as of sync.
+      Exit code 0: all is equal, or was repaired; 1: rows differ, some of them after a repair, too, or it failed inside; the
+      others as of sync.
       """,
     options: [
       Option("group", value: "G", "only this synchronization group (default: all that were synchronized)"),
@@ -44,7 +45,7 @@ extension Command {
 }
 
 private func describe(_ report: VerificationReport, values: Bool, on terminal: Terminal) {
-  for notice in report.sync.notices { terminal.say("note: \(notice)") }
+  for notice in report.sync.notices + report.notices { terminal.say("note: \(notice)") }
   terminal.table(
     ["group", "table", "rows", "on the server", "dirty", "different"],
     report.tables.map { table in
@@ -70,12 +71,24 @@ private func describe(_ report: VerificationReport, values: Bool, on terminal: T
     terminal.say(
       "\(terminal.green("repaired")): \(grouped(repair.counts.upserts)) rows written, \(grouped(repair.counts.deletes)) removed"
         + (repair.backup.map { "; salvor backups restore \($0) takes it back" } ?? ""))
+    if !report.leftOut.isEmpty {
+      let rows = report.leftOut.count == 1 ? "1 row stays" : "\(grouped(Int64(report.leftOut.count))) rows stay"
+      terminal.error(
+        "\(terminal.red("\(rows) different")): \(names(report.leftOut)). A row that each references did not come: it is larger than devices take (server.limits.rowBytesMax or blobBytesMax), or the server does not have it. Mend it at the server; the next synchronization brings them."
+      )
+    }
   } else if report.remaining > 0 {
     let rows = report.remaining == 1 ? "1 row differs" : "\(grouped(Int64(report.remaining))) rows differ"
     terminal.error("\(terminal.red(rows)) from the server's: salvor verify --repair brings them to its state")
   } else {
     terminal.say(terminal.green("equal"))
   }
+}
+
+/// The first of them.
+private func names(_ differences: [RowDifference]) -> String {
+  let named = differences.prefix(10).map { "\($0.table) [\($0.key.map(\.description).joined(separator: ", "))]" }
+  return named.joined(separator: ", ") + (differences.count > named.count ? ", …" : "")
 }
 
 extension RowDifference {
