@@ -167,6 +167,13 @@ public struct SchemaComparison: Sendable, Hashable {
         refuse(table, reference.column, "has no foreign key to \(reference.table) in the table", isConstraint: true)
         continue
       }
+      let key = schema.table(reference.table)?.primaryKey ?? []
+      if !found.parentColumns.isEmpty, found.parentColumns.map({ $0.folded }) != key.map({ $0.folded }) {
+        refuse(
+          table, reference.column,
+          "references \(reference.table) (\(found.parentColumns.joined(separator: ", "))) in the table; a reference of the schema leads to the primary key. Leave it out of the schema",
+          isConstraint: true)
+      }
       if found.onDelete.folded != reference.onDelete.rawValue {
         refuse(
           table, reference.column,

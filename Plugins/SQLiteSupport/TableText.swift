@@ -64,7 +64,8 @@ extension TableDDL {
       var definition = "\(quoted(column.name)) \(column.declaredType)"
       if column.notNull { definition += " NOT NULL" }
       if let value = column.defaultSQL { definition += " DEFAULT \(value)" }
-      known.formUnion([definition, definition + " PRIMARY KEY"])
+      known.insert(definition)
+      if column.declaredType == "INTEGER" { known.insert(definition + " PRIMARY KEY") }
       for clause in clauses where clause.columns == [column.name] { known.insert("\(definition) \(clause.text)") }
     }
     return text.parts.allSatisfy(known.contains)

@@ -18,6 +18,31 @@ struct OwnTableTests {
     return (fleet, device)
   }
 
+  @Test(
+    "A synchronized table that the application made stays as it is, however it is written",
+    arguments: [
+      #""id" VARCHAR(30) NOT NULL PRIMARY KEY, own1 INT DEFAULT 5, "code" TEXT UNIQUE"#,
+      #""id" TEXT NOT NULL PRIMARY KEY, own1 INT DEFAULT 5, "code" TEXT UNIQUE"#,
+      #""id" TEXT NOT NULL, own1 INT DEFAULT 5, "code" VARCHAR(9), PRIMARY KEY ("id"), UNIQUE ("code")"#,
+    ])
+  func staysAsItIs(columns: String) async throws {
+    let fleet = try Fleet(
+      schema: """
+        { version: 1, tables: { p: { primaryKey: "id", columns: { id: "text", code: "text?" }, unique: [["code"]] } } }
+        """)
+    try await fleet.start()
+    let device = try fleet.device("a")
+    try SQLiteConnection(device.path).execute(#"CREATE TABLE "p"(\#(columns)); INSERT INTO p VALUES ('1', 2, 'x')"#)
+    for _ in 1...2 {
+      #expect(try await device.sync().error == nil)
+      await device.close()
+      #expect(
+        try device.connection().scalar("SELECT sql FROM sqlite_schema WHERE name = 'p'")?.string
+          == #"CREATE TABLE "p"(\#(columns))"#)
+    }
+    #expect(try fleet.serverRows("p") == [["1", "x"]])
+  }
+
   /// A synchronization that says so of the own table.
   private func syncNoting(_ device: Device) async throws {
     let report = try await device.sync()

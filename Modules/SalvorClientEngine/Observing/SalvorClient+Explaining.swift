@@ -11,11 +11,14 @@ extension SalvorClient {
     guard let explaining = store as? any ExplainingClientStore else {
       throw SalvorError(.usage, "This device's storage module cannot explain rows. Use the storage \"sqlite\".")
     }
-    guard let definition = configuration.schema.table(table) else {
-      let names = configuration.schema.tables.map(\.name)
+    // As they are here: the server may have given a table another name than the application's file has.
+    let known = try await store.history().tables + configuration.schema.tables.filter { $0.maintained == .client }
+    guard let definition = known.table(formerly: table) else {
+      let names = known.map(\.name)
       throw SalvorError(
         .usage, "The schema has no table \(table). It has \(names.joined(separator: ", ")).", context: ["table": table])
     }
+    let table = definition.name
     let key = try definition.key(ofTexts: texts)
     let facts = try await explaining.facts(of: table, key)
     guard definition.maintained != .client else {

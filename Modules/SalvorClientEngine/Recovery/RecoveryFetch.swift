@@ -79,7 +79,7 @@ struct RecoveryFetch {
     _ reason: RecoveryReason, _ sink: ([UInt8], String) async throws -> Void
   ) async throws -> (starts: [GroupStart], groups: [GroupState]) {
     let tables = try await store.history().tables
-    let unknown = unknown(beside: tables)
+    let unknown = unknown(beside: tables, ofVersion: try await store.status().state.schemaVersion)
     let groups = Self.groups(of: status, in: tables)
     var starts = try await store.recoveryStarts(shared: facts.shared, trimmed: facts.trimmed)
       .filter { groups.contains($0.name) }
@@ -124,10 +124,13 @@ struct RecoveryFetch {
     return (starts, states)
   }
 
-  /// Tables of this device's schema that the server does not have, by name: it was put back together with an older one.
-  private func unknown(beside known: [Table]) -> [String: Table] {
+  /// Tables of this device's schema that the server does not have, by name: it was put back together with an older one. A table that a
+  /// schema of the device's version or a later one has renamed or dropped is not there any more.
+  private func unknown(beside known: [Table], ofVersion version: Int64) -> [String: Table] {
+    let own = questions.configuration.schema
+    guard own.version > version else { return [:] }
     let names = Set(known.map { $0.name.folded })
-    let unknown = questions.configuration.schema.synchronized.filter { !names.contains($0.name.folded) }
+    let unknown = own.synchronized.filter { !names.contains($0.name.folded) && known.table(formerly: $0.name) == nil }
     return Dictionary(unknown.map { ($0.name, $0) }) { first, _ in first }
   }
 

@@ -16,6 +16,10 @@ struct HealOracle: Sendable {
     var row: [Value]?
     /// The device that made it; nil: a program, or nobody can tell.
     var author: Int?
+    /// Of a row that was given back: the entry that had made it so. Lost again, it is as old as that one (decision 199).
+    var origin: Int?
+    /// Entries of one row by their age.
+    var age: (Int, Int) { (origin ?? id, id) }
     /// Counts the restores, where it was lost with one.
     var epoch = 0
     /// Where it was lost: the copy has the row so, too.
@@ -116,6 +120,10 @@ struct HealOracle: Sendable {
         // Who gives a row of the server another key takes its note along, which is of who made the row.
         entry.author = device
       }
+      if let note = note(entry.row, name), !sentAgain.contains(note) {
+        let given = lost.filter { $0.name == name && self.note($0.row, name) == note }
+        entry.origin = given.max { $0.age < $1.age }.map { $0.origin ?? $0.id }
+      }
       lineage.append(entry)
     }
   }
@@ -203,7 +211,7 @@ struct HealOracle: Sendable {
     var newest: [RowName: Entry] = [:]
     for entry in lost {
       // What was made later was made upon the other, or in a timeline that grew after the other was lost.
-      if let known = newest[entry.name], known.id > entry.id { continue }
+      if let known = newest[entry.name], known.age > entry.age { continue }
       newest[entry.name] = entry
     }
     var findings: [Finding] = []
@@ -310,7 +318,7 @@ struct HealOracle: Sendable {
   private func isOlder(_ note: String, than entry: Entry) -> Bool {
     guard let row = entry.row, self.note(row, entry.name) != note else { return false }
     return lost.contains { other in
-      other.epoch == entry.epoch && other.id < entry.id && other.name == entry.name
+      other.epoch == entry.epoch && other.age < entry.age && other.name == entry.name
         && self.note(other.row, other.name) == note && hasHeard(of: other)
     }
   }

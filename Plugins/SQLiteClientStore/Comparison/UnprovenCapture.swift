@@ -11,6 +11,8 @@ import SalvorWire
 final class UnprovenCapture {
   private let context: StoreContext
   private let lines: StagedLines
+  /// Columns whose values nobody here knows, by the table's number: no difference of them was written here.
+  private var unknown: [Int64: Set<Int>] = [:]
   private(set) var captured: Int64 = 0
   private(set) var notices: [String] = []
 
@@ -56,6 +58,7 @@ final class UnprovenCapture {
     }
     let unproven = UnprovenTables(context)
     let servers = try unproven.servers()
+    for table in tables { unknown[table.number] = try context.unknownSlots(of: table) }
     try unproven.prove(tables + first)
     let whole = tables.filter { full.contains($0.number) && !servers.contains($0.name) }
     let looked = tables.filter { !full.contains($0.number) && !servers.contains($0.name) }
@@ -203,6 +206,7 @@ final class UnprovenCapture {
       var known: Set<Int> = []
       for case .update(let news) in timeline.steps.map(\.change) { known.formUnion(news.keys) }
       entry.operation = .update
+      known.formUnion(unknown[table.number] ?? [])
       for slot in table.otherSlots where base[slot] != row[slot] && !known.contains(slot) {
         entry.mask[slot] = true
         entry.values[slot] = row[slot]
@@ -259,7 +263,9 @@ final class UnprovenCapture {
     var counts: [Int64: Int64] = [:]
     func keep(_ line: StagedLine) throws {
       guard let row = try context.currentRow(line.table, line.key), try !index.mayContain(line.table, line.key),
-        let step = LossArchive.step(line.table, was: row, now: line.row), try seen.insert(line.table, line.key)
+        let step = LossArchive.step(
+          line.table, was: withKnown(row, line.table, else: line.row), now: line.row),
+        try seen.insert(line.table, line.key)
       else { return }
       counter += 1
       try context.keepUnproven(step, line.table, line.key, counter: counter)
@@ -296,6 +302,14 @@ final class UnprovenCapture {
     }
     try context.keepCounter(counter)
     return counts
+  }
+
+  /// Of columns whose values nobody here knows it has the server's.
+  private func withKnown(_ row: SlotRow, _ table: CapturedTable, else server: SlotRow?) -> SlotRow {
+    guard let server else { return row }
+    var known = row
+    for slot in unknown[table.number] ?? [] { known[slot] = server[slot] }
+    return known
   }
 
   private func write(_ entries: inout [LogEntry]) throws {

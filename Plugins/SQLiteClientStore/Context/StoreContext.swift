@@ -134,6 +134,7 @@ final class StoreContext {
 
   static let changeOperations = "(1, 2, 3, 6, 10, 11)"
   static let deleteOperations = "(3, 6, 10)"
+  static let updateOperations = "(2, 11)"
 }
 
 extension StoreContext {

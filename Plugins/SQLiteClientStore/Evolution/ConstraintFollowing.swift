@@ -33,7 +33,11 @@ struct ConstraintFollowing {
     for table in schema.tables {
       guard let shape = try connection.tableShape(table.name), let text = try text(of: shape.name) else { continue }
       let checks = (before.first { $0.name == table.name || table.renamedFrom.contains($0.name) })?.check ?? []
-      guard let own = ownParts(shape, table, text) else { continue }
+      // Another declared type is the application's own word: it made the table.
+      let isSalvors = table.columns.allSatisfy { column in
+        shape.column(column.name).map { $0.declaredType == column.type.sqliteName } ?? true
+      }
+      guard isSalvors, let own = ownParts(shape, table, text) else { continue }
       if Self.ddl.hasWritten(text, shape, checks: checks + table.check, besides: own) {
         tables.insert(table.name)
         ownParts[table.name] = own

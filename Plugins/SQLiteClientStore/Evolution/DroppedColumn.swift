@@ -139,7 +139,7 @@ struct DroppedColumn {
     for table in ["salvor_log", "salvor_value", "salvor_base"] {
       try connection.run("UPDATE \(table) SET \(values) WHERE t = ?1", .integer(captured.number))
     }
-    for (table, condition) in [("salvor_log", "op IN (2, 11)"), ("salvor_value", "1")] {
+    for (table, condition) in [("salvor_log", "op IN \(StoreContext.updateOperations)"), ("salvor_value", "1")] {
       try connection.run("UPDATE \(table) SET \(masks) WHERE t = ?1 AND \(condition)", .integer(captured.number))
     }
     try connection.run(

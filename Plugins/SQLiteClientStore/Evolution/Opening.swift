@@ -137,6 +137,7 @@ struct Opening {
       }
     }
     let returned = try returnedTables(comparison.additions)
+    var returning = try ReturningColumns(comparison.additions, delivered: adopts ? schema : nil, on: connection)
     try comparison.apply(to: connection, schema: schema, ddl: Self.ddl)
     try constraints.run()
     opening.notices =
@@ -146,6 +147,7 @@ struct Opening {
       }
     // Before there are triggers: SQLite reads all of them again for each column that is added.
     try widenHistory(schema)
+    opening.notices += try returning.takeRenamed(schema)
     let (catalog, changes) = try CaptureCatalog.install(schema.synchronized, on: connection)
     // Those of a table that was renamed or made anew are put back on purpose.
     opening.restoredTriggers = following.hasChanged || !constraints.remade.isEmpty ? [] : changes.restoredTriggers
@@ -176,6 +178,7 @@ struct Opening {
             && (!changes.altered.contains(table) || !(following.hasChanged || widened.contains(table)))
         }, servers: returned)
     }
+    opening.notices += try returning.forgetValues(context)
     try former.capture(named, context)
     if adopts {
       // The server's rows have the default that the column had when the server got it.
@@ -199,6 +202,16 @@ struct Opening {
     // A trigger can note that the log changed, and makes no row for it.
     if try connection.state(.logGeneration) == nil { try context.noteLogChange() }
     return (context, opening)
+  }
+
+  /// The application has taken columns or tables away while the store was open. In a transaction, with triggers off.
+  ///
+  /// - Returns: notices.
+  func follow(_ context: StoreContext) throws -> [String] {
+    let (now, opening) = try bringInLine(
+      context.schema, own: context.own, context.config, before: try definitions())
+    context.catalog = now.catalog
+    return opening.notices + Self.restored(opening.restoredTriggers)
   }
 
   /// Ends a migration of the application's own. In a transaction, with triggers off.
@@ -395,5 +408,17 @@ extension SQLiteConnection {
     }
     members.append(JSONValue.Member("tables", .array(tables)))
     return try SyncConfig(.object(members))
+  }
+}
+
+extension StoreContext {
+  /// The synchronized tables have the columns that are captured.
+  var hasItsColumns: Bool {
+    get throws {
+      try catalog.tables.allSatisfy { table in
+        guard let shape = try connection.tableShape(table.name) else { return false }
+        return table.columns.allSatisfy { shape.column($0.name) != nil }
+      }
+    }
   }
 }

@@ -98,6 +98,9 @@ enum StoreTables {
     ] where try connection.tableShape(table)?.column(column) == nil {
       try connection.execute("ALTER TABLE \(table) ADD COLUMN \(column) INTEGER")
     }
+    if let columns = try connection.tableShape("salvor_column"), columns.column("unknown") == nil {
+      try connection.execute("ALTER TABLE salvor_column ADD COLUMN unknown INTEGER")
+    }
     for table in ["salvor_history", "salvor_offer"] where try connection.tableShape(table)?.column("origin") == nil {
       try connection.execute("ALTER TABLE \(table) ADD COLUMN origin TEXT")
     }

@@ -58,7 +58,54 @@ struct UnprovenTables {
   }
 
   func prove(_ tables: some Sequence<CapturedTable>) throws {
-    for table in tables { try connection.run("DELETE FROM salvor_unproven WHERE name = ?1", .text(table.name)) }
+    for table in tables {
+      try connection.run("DELETE FROM salvor_unproven WHERE name = ?1", .text(table.name))
+      try connection.run("UPDATE salvor_column SET unknown = NULL WHERE t = ?1 AND unknown = 1", .integer(table.number))
+    }
+  }
+
+  // MARK: Columns whose values nobody here knows
+
+  /// The column is here again, and what its rows have in it says nothing: they take what the server has, whatever else the
+  /// comparison finds in them. What waits in it went with it. In a transaction.
+  ///
+  /// - Returns: how many changes that waited wrote it.
+  @discardableResult
+  func forgetValues(of slot: Int, in table: CapturedTable) throws -> Int64 {
+    guard let definition = context.table(table),
+      try connection.groupStates(context.schema.groups).first(where: { $0.name == definition.group })?.isSynchronized
+        == true
+    else { return 0 }
+    if try !names().contains(definition.name) {
+      try connection.run("UPDATE salvor_column SET unknown = NULL WHERE t = ?1 AND unknown = 1", .integer(table.number))
+    }
+    try mark([table.name], servers: [table.name])
+    try connection.run(
+      "UPDATE salvor_column SET unknown = 1 WHERE t = ?1 AND slot = ?2", .integer(table.number), .integer(Int64(slot)))
+    return try forgetChanges(of: slot, in: table)
+  }
+
+  private func forgetChanges(of slot: Int, in table: CapturedTable) throws -> Int64 {
+    var count: Int64 = 0
+    var empty: [Int64] = []
+    let index = try LogIndex(context)
+    try index.eachRow(of: table) { key in
+      for step in try index.timeline(table, key).steps {
+        guard case .update(let news) = step.change, news[slot] != nil else { continue }
+        count += 1
+        if news.count == 1 { empty.append(step.seq) }
+      }
+    }
+    guard count > 0 else { return 0 }
+    try context.takeOut(empty)
+    let (word, bit) = ("m\(slot / LogMask.bitsPerColumn)", Int64(1) << Int64(slot % LogMask.bitsPerColumn))
+    for (name, isUpdate) in [("salvor_log", "op IN \(StoreContext.updateOperations)"), ("salvor_value", "1")] {
+      try connection.run(
+        "UPDATE \(name) SET \(word) = \(word) & ~\(bit), v\(slot) = NULL WHERE t = ?1 AND \(isUpdate) AND \(word) & \(bit)",
+        .integer(table.number))
+    }
+    try context.noteLogChange()
+    return count
   }
 
   /// In a transaction. Of a group that was never synchronized every row that the log does not have is one that only this
@@ -158,5 +205,16 @@ struct UnprovenTables {
       (try? context.timeline(table, key, row, entries)) != nil
     else { return nil }
     return row
+  }
+}
+
+extension StoreContext {
+  /// The slots of the table's columns whose values nobody here knows (`UnprovenTables`).
+  func unknownSlots(of table: CapturedTable) throws -> Set<Int> {
+    Set(
+      try connection.rows(
+        "SELECT slot FROM salvor_column WHERE t = ?1 AND unknown = 1 AND EXISTS (SELECT 1 FROM salvor_unproven WHERE name = ?2 COLLATE NOCASE)",
+        .integer(table.number), .text(table.name)
+      ).compactMap { $0[0].integer.map { Int($0) } })
   }
 }

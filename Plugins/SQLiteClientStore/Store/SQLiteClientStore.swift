@@ -323,6 +323,11 @@ public actor SQLiteClientStore: ClientStore {
   /// In a transaction: triggers that are missing or altered are put back, and what that means for their tables is noted.
   func checkTriggers(_ context: StoreContext) throws -> [String] {
     guard try context.connection.schemaVersion() != checkedSchema else { return [] }
+    if try !context.hasItsColumns {
+      let notices = try Opening(connection: context.connection, random: random, clock: clock).follow(context)
+      try context.connection.note(notices, at: clock.now())
+      return notices
+    }
     let (catalog, changes) = try CaptureCatalog.install(context.schema.synchronized, on: context.connection)
     context.catalog = catalog
     try UnprovenTables(context).mark(changes.unproven)

@@ -57,7 +57,11 @@ extension ShapePlan {
       guard let type = types[index], !item.isStored(by: type), let target = targets[index] else { continue }
       // The device may not send such a row: it says how large it is (decision 120).
       if case .integer(let bytes) = item, bytes > min(limits.rowBytesMax, limits.bodyBytesMax), target.type.holdsBytes {
-        return tooLarge()
+        // A whole number that somebody has put there looks the same.
+        return RefusalText(
+          .tooLarge,
+          "The row of \(name()) is larger than \(limits.rowBytesMax) bytes, or has a whole number in \(target.name), which stores \(target.type.rawValue) only. Make its values smaller, or correct that one."
+        )
       }
       return RefusalText(
         .notStorable, "\(name()).\(target.name) stores \(target.type.rawValue) only. Correct the value.")

@@ -348,7 +348,9 @@ final class OfferedRows: AddedRequests {
   private func write(_ table: CapturedTable, _ mine: String, _ rows: WorkingRows) throws {
     try writeLog(table, mine)
     rows.prepareWrite(table)
-    let sets = table.otherSlots.map { "\(quoted(table.columns[$0].name)) = w.w\($0)" }.joined(separator: ", ")
+    let unknown = try context.unknownSlots(of: table)
+    let sets = table.otherSlots.filter { !unknown.contains($0) }
+      .map { "\(quoted(table.columns[$0].name)) = w.w\($0)" }.joined(separator: ", ")
     if !sets.isEmpty {
       try connection.run(
         "UPDATE \(quoted(table.name)) AS x SET \(sets) FROM \(name) o CROSS JOIN \(watch.name) w "
@@ -370,7 +372,8 @@ final class OfferedRows: AddedRequests {
   /// Old values are those of the server's rows, which their tables have yet.
   private func writeLog(_ table: CapturedTable, _ mine: String) throws {
     var mask = LogMask(columns: table.columns.count)
-    for slot in table.otherSlots { mask[slot] = true }
+    let unknown = try context.unknownSlots(of: table)
+    for slot in table.otherSlots where !unknown.contains(slot) { mask[slot] = true }
     let columns =
       ["seq", "t", "op"] + mask.words.indices.map { "m\($0)" } + table.columns.indices.map { "v\($0)" }
     let nothing = LogMask.nothing.words[0]

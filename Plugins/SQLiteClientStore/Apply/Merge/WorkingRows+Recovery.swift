@@ -52,6 +52,7 @@ extension WorkingRows {
   /// The change of such a request.
   func change(_ table: CapturedTable, _ key: Key, as was: SlotRow?) throws -> RowChange? {
     let work = try load(table, key)
+    let unknown = try context.unknownSlots(of: table)
     let change: RowChange =
       switch (was, work.timeline.base) {
       case (nil, _): .delete
@@ -59,8 +60,10 @@ extension WorkingRows {
       case (let was?, .some):
         .update(
           Dictionary(
-            uniqueKeysWithValues: table.otherSlots.filter { context.isStored(was[$0], in: $0, of: table) }
-              .map { ($0, was[$0]) }))
+            uniqueKeysWithValues: table.otherSlots.filter {
+              context.isStored(was[$0], in: $0, of: table) && !unknown.contains($0)
+            }
+            .map { ($0, was[$0]) }))
       }
     if case .update(let news) = change, news.isEmpty { return nil }
     if work.timeline.steps.isEmpty { return change }
