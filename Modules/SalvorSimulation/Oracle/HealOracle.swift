@@ -46,8 +46,8 @@ struct HealOracle: Sendable {
   private var lastWrite: [RowName: Int] = [:]
   private var lastWriteBy: [Int: [RowName: Int]] = [:]
   private var lastDeleteBy: [RowName: Int] = [:]
-  /// The notes that each row had after somebody's transaction on a device.
-  private var notesOfDevices: [RowName: Set<String>] = [:]
+  /// The notes that each row had after somebody's transaction on a device, and which device that was.
+  private var notesOfDevices: [RowName: [String: Int]] = [:]
   /// What each device may give back of each table, from each step on.
   private var settings: [(step: Int, heal: [[String: HealMode]])] = []
   /// The steps in which each device synchronized without an error.
@@ -87,7 +87,7 @@ struct HealOracle: Sendable {
       lastDeleteBy[name] = after[name] == nil ? device : nil
       guard let device else { continue }
       lastWriteBy[device, default: [:]][name] = step
-      if let note = note(after[name], name) { notesOfDevices[name, default: []].insert(note) }
+      if let note = note(after[name], name) { notesOfDevices[name, default: [:]][note] = device }
     }
   }
 
@@ -114,11 +114,9 @@ struct HealOracle: Sendable {
       var entry = Entry(id: nextID, step: step, name: name, row: now[name])
       if now[name] == nil {
         entry.author = lastDeleteBy[name]
-      } else if let note = note(now[name], name), note != self.note(before[name], name), note.hasPrefix("d"),
-        let device = Int(note.dropFirst().prefix { $0 != "." }), notesOfDevices[name]?.contains(note) == true
-      {
-        // Who gives a row of the server another key takes its note along, which is of who made the row.
-        entry.author = device
+      } else if let note = note(now[name], name), note != self.note(before[name], name) {
+        // Who gives a row another key takes its note along, which may be of another device.
+        entry.author = notesOfDevices[name]?[note]
       }
       if let note = note(entry.row, name), !sentAgain.contains(note) {
         let given = lost.filter { $0.name == name && self.note($0.row, name) == note }
