@@ -28,23 +28,33 @@ public struct LostNeighbours: Sendable, Hashable {
   public var earlier: IncarnationID
   /// The one that lived after it. Others may have lived between the two.
   public var later: IncarnationID
-  /// They are of different histories: a restore took the earlier one's commits before the later one made its own. Otherwise who made the later
-  /// commits had seen the earlier ones.
-  public var isApart: Bool
+  /// From this number on the earlier one's commits are of another history: a restore took them before the later one made its own. Who made the later
+  /// commits had seen those below it. `allApart`: all are; nil: none, as far as is known.
+  public var apartFrom: Int64?
+
+  /// As `apartFrom`: the later one's history has no commit of the earlier one.
+  public static let allApart: Int64 = 1
 
   /// Says that `earlier` lived before `later`.
-  public init(_ earlier: IncarnationID, before later: IncarnationID, isApart: Bool = false) {
+  public init(_ earlier: IncarnationID, before later: IncarnationID, apartFrom: Int64? = nil) {
     self.earlier = earlier
     self.later = later
-    self.isApart = isApart
+    self.apartFrom = apartFrom
   }
 
-  /// Adds what somebody tells. Two that stand in one history once are of one.
+  /// Adds what somebody tells.
   public func add(to pairs: inout [LostNeighbours]) {
     guard let known = pairs.firstIndex(where: { $0.earlier == earlier && $0.later == later }) else {
       return pairs.append(self)
     }
-    if !isApart { pairs[known].isApart = false }
+    pairs[known].apartFrom = Self.apartFrom(pairs[known].apartFrom, apartFrom)
+  }
+
+  /// What two tell of one pair: the higher number, which somebody has seen in a list of both. Where there is none, two that stand in one history
+  /// once are of one.
+  public static func apartFrom(_ one: Int64?, _ two: Int64?) -> Int64? {
+    let number = max(one ?? 0, two ?? 0)
+    return number > allApart || (one != nil && two != nil) ? number : nil
   }
 
   /// What a list says that is in the order in which they lived.

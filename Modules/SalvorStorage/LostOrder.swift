@@ -22,22 +22,23 @@ public struct LostOrder: Sendable {
     }
   }
 
-  /// Whether each is of another history.
-  private var next: [IncarnationID: [IncarnationID: Bool]] = [:]
-  /// Places in the server's own history.
-  private let own: [IncarnationID: Int]
-  private let ownOrder: [IncarnationID]
+  /// Of each pair the number from which on both are apart.
+  private var next: [IncarnationID: [IncarnationID: Int64?]] = [:]
 
   /// - Parameter own: the server's incarnations, oldest first.
-  public init(own: [IncarnationID]) {
-    ownOrder = own
-    self.own = Dictionary(own.enumerated().map { ($1, $0) }) { first, _ in first }
+  public init(own: [Incarnation] = []) {
+    // Its own neighbour is enough: that one leads to the next.
+    for (earlier, later) in zip(own, own.dropFirst()) {
+      add(LostNeighbours(earlier.id, before: later.id, apartFrom: later.firstCommit))
+    }
   }
 
   /// Takes what somebody has told.
   public mutating func add(_ pair: LostNeighbours) {
     guard pair.earlier != pair.later else { return }
-    next[pair.earlier, default: [:]][pair.later] = pair.isApart && next[pair.earlier]?[pair.later] ?? true
+    let known = next[pair.earlier]?[pair.later]
+    next[pair.earlier, default: [:]][pair.later] = .some(
+      known.map { LostNeighbours.apartFrom($0, pair.apartFrom) } ?? pair.apartFrom)
   }
 
   /// What the first version is, beside the second: in one incarnation the higher number is newer, of two the one that lived
@@ -50,11 +51,13 @@ public struct LostOrder: Sendable {
       return Relation(finding: one == two ? .same : one < two ? .older : .newer, isApart: false)
     }
     for pair in pairs {
-      let found = finding(pair.one.incarnation, beside: pair.two.incarnation, isOneHistory: true)
+      let found = finding(
+        leads(pair.one.incarnation, to: pair.two.incarnation, with: pair.one.number),
+        leads(pair.two.incarnation, to: pair.one.incarnation, with: pair.two.number))
       if found != .unranked { return Relation(finding: found, isApart: false) }
     }
-    let found = finding(version.original.incarnation, beside: other.original.incarnation, isOneHistory: false)
-    return Relation(finding: found, isApart: true)
+    let (one, two) = (version.original.incarnation, other.original.incarnation)
+    return Relation(finding: finding(leads(one, to: two), leads(two, to: one)), isApart: true)
   }
 
   /// `relation`, as far as it says which is newer.
@@ -62,22 +65,23 @@ public struct LostOrder: Sendable {
     relation(version, beside: other).finding
   }
 
-  private func finding(_ one: IncarnationID, beside two: IncarnationID, isOneHistory: Bool) -> Finding {
-    switch (leads(one, to: two, isOneHistory), leads(two, to: one, isOneHistory)) {
+  private func finding(_ isOlder: Bool, _ isNewer: Bool) -> Finding {
+    switch (isOlder, isNewer) {
     case (true, false): .older
     case (false, true): .newer
     default: .unranked
     }
   }
 
-  private func leads(_ earlier: IncarnationID, to later: IncarnationID, _ isOneHistory: Bool) -> Bool {
+  /// - Parameter number: only where the later one's history has this commit of the earlier one's. Numbers go on along a history, so what is
+  ///   below each number on the way is in all of it.
+  private func leads(_ earlier: IncarnationID, to later: IncarnationID, with number: Int64? = nil) -> Bool {
     var seen: Set<IncarnationID> = [earlier]
     var open = [earlier]
     while let incarnation = open.popLast() {
-      var after = Set((next[incarnation] ?? [:]).filter { !isOneHistory || !$0.value }.keys)
-      // Its own neighbour is enough: that one leads to the next.
-      if let place = own[incarnation], place + 1 < ownOrder.count { after.insert(ownOrder[place + 1]) }
-      for found in after where seen.insert(found).inserted {
+      for (found, apartFrom) in next[incarnation] ?? [:] {
+        if let number, let apartFrom, number >= apartFrom { continue }
+        guard seen.insert(found).inserted else { continue }
         if found == later { return true }
         open.append(found)
       }

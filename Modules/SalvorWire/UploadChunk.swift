@@ -26,7 +26,7 @@ public struct UploadShape: Sendable, Hashable {
 ///     {"shape":0,"table":"t","operation":"update","columns":["a"]}
 ///     {"context":[],"former":[7,6,2271560481]}                the request that begins with 7 was another one before, 6 with this content
 ///     {"request":7,"last":9,"tag":"visit 17"}                 the changes 7 to 9 are one request
-///     {"context":[],"apart":[[0,1]]}                          of the order of the next line: no commit of the second was made upon one of the first
+///     {"context":[],"apart":[[0,1,106]]}                      of the order of the next line: no commit of the second was made upon 106 or a later one of the first
 ///     {"lost":["…","…"],"order":[[0,1]]}                      incarnations that the offers are of; the first lived before the second
 ///     {"context":[],"origin":[0,98]}                          the rows of the next line were so by the commit 98 of the first, lost before
 ///     {"offer":7,"last":9,"of":[1,105,100]}                   the changes 7 to 9 are offers of the commit 105 of the second
@@ -125,7 +125,7 @@ public struct UploadChunkWriter: Sendable {
   public mutating func lost(_ incarnations: [IncarnationID], order: [LostNeighbours]? = nil) {
     endLine()
     let places = Dictionary(incarnations.enumerated().map { ($1, $0) }) { first, _ in first }
-    func pairs(_ pairs: [LostNeighbours]) {
+    func pairs(_ pairs: [LostNeighbours], withNumbers: Bool = false) {
       var isFirst = true
       for pair in pairs {
         guard let earlier = places[pair.earlier], let later = places[pair.later] else { continue }
@@ -135,14 +135,18 @@ public struct UploadChunkWriter: Sendable {
         payload.number(Int64(earlier))
         payload.comma()
         payload.number(Int64(later))
+        if withNumbers, let number = pair.apartFrom, number > LostNeighbours.allApart {
+          payload.comma()
+          payload.number(number)
+        }
         payload.raw("]")
       }
       payload.raw("]")
     }
-    if let apart = order?.filter(\.isApart), !apart.isEmpty {
+    if let apart = order?.filter({ $0.apartFrom != nil }), !apart.isEmpty {
       // A server of an earlier release passes such lines over.
       payload.raw("{\"context\":[],\"apart\":[")
-      pairs(apart)
+      pairs(apart, withNumbers: true)
       payload.raw("}\n")
     }
     payload.raw("{\"lost\":[")
@@ -288,8 +292,8 @@ public struct UploadChunkReader: ~Copyable {
   public private(set) var shapes: [UploadShape] = []
   private var stamp: RequestStamp?
   private var lost: [IncarnationID] = []
-  /// What the next `lost` line has in its order, and is of different histories.
-  private var apart: [[Int64]] = []
+  /// What the next `lost` line has in its order, and is of different histories: by the pair the number from which on.
+  private var apart: [[Int64]: Int64] = [:]
   /// Of the offers of the next line.
   private var origin: LostVersion.Origin?
   private var counter: Int64 = 0
@@ -385,7 +389,10 @@ public struct UploadChunkReader: ~Copyable {
       while let key = try reader.nextKey(&isFirst) {
         switch key {
         case "origin": origin = try originOfOffers()
-        case "apart": apart = try places()
+        case "apart":
+          let pairs = try places(withNumbers: true)
+          apart = Dictionary(
+            pairs.map { (Array($0.prefix(2)), $0.count > 2 ? $0[2] : LostNeighbours.allApart) }, uniquingKeysWith: max)
         case "former": former = try self.former()
         default: try reader.skipValue()
         }
@@ -464,21 +471,21 @@ public struct UploadChunkReader: ~Copyable {
   }
 
   private mutating func lostOrder() throws(SalvorError) -> [LostNeighbours] {
-    let isApart = Set(apart)
-    apart = []
+    defer { apart = [:] }
     var order: [LostNeighbours] = []
     for pair in try places() {
       guard pair.allSatisfy({ $0 < lost.count }) else {
         throw reader.malformed("a pair of the order is of two of the incarnations")
       }
       order.append(
-        LostNeighbours(lost[Int(pair[0])], before: lost[Int(pair[1])], isApart: isApart.contains(pair)))
+        LostNeighbours(lost[Int(pair[0])], before: lost[Int(pair[1])], apartFrom: apart[pair]))
     }
     return order
   }
 
-  /// Pairs of places in `lost`.
-  private mutating func places() throws(SalvorError) -> [[Int64]] {
+  /// Pairs of places in `lost`; a number may follow.
+  private mutating func places(withNumbers: Bool = false) throws(SalvorError) -> [[Int64]] {
+    let most = withNumbers ? 3 : 2
     var pairs: [[Int64]] = []
     try reader.beginArray()
     var isFirstPair = true
@@ -488,9 +495,9 @@ public struct UploadChunkReader: ~Copyable {
       var isFirstPlace = true
       while try reader.nextElement(&isFirstPlace) {
         places.append(try reader.integer())
-        guard places.count <= 2 else { break }
+        guard places.count <= most else { break }
       }
-      guard places.count == 2, places.allSatisfy({ $0 >= 0 }), places[0] != places[1] else {
+      guard (2...most).contains(places.count), places.allSatisfy({ $0 >= 0 }), places[0] != places[1] else {
         throw reader.malformed("a pair of the order is of two of the incarnations")
       }
       pairs.append(places)

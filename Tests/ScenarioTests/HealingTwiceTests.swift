@@ -80,6 +80,32 @@ struct HealingTwiceTests {
     #expect("\(kept)".contains("of b"))
   }
 
+  @Test(
+    "two histories are one up to the copy that the later one began with: what was written after it is kept",
+    arguments: [true, false], [true, false])
+  func apartAfterTheNewerCopy(otherFirst: Bool, afterCopy: Bool) async throws {
+    let (fleet, a, b) = try await backedUp()
+    // In the newer copy, or not.
+    if afterCopy { try await fleet.backup("noon") }
+    try await b.write("UPDATE site SET name = 'of b' WHERE id = 's1'")
+    try await synchronize(b, a)
+    if !afterCopy { try await fleet.backup("noon") }
+    try await b.write("INSERT INTO site (id, name) VALUES ('s2', 'last')")
+    try await synchronize(b, a)
+    try await fleet.restore("noon")
+    try await synchronize(a)
+    try await a.write("UPDATE site SET name = 'of a' WHERE id = 's1'")
+    try await synchronize(a)
+    try await fleet.restore("night")
+    if otherFirst { try await synchronize(b, a) } else { try await synchronize(a, b) }
+    try await synchronize(a, b)
+    #expect(try site(fleet)?[1] == "of a")
+    try fleet.expectEqual(["site"], [a, b])
+    let kept = try fleet.serverConnection().rows("SELECT client, server, settled FROM salvor_conflict")
+    #expect(kept.count == (afterCopy ? 1 : 0))
+    if afterCopy { #expect("\(kept)".contains("of b")) }
+  }
+
   @Test("a restart of the server between two lost commits makes no conflict of them")
   func restartIsNoOtherHistory() async throws {
     let (fleet, a, b) = try await backedUp()

@@ -112,8 +112,8 @@ struct Device: Sendable {
   var counter: Int64 = 0
   /// The incarnations that its offers are of, in the order in which they lived.
   var lost: [IncarnationID] = []
-  /// Each of them is of another history than the one before.
-  var isApart = false
+  /// From this number on the commits of each are of another history than those of the next.
+  var apartFrom: Int64?
   /// What it subscribes to; nil: to nothing, and it never did.
   var subscriptions: ResolvedSubscriptions?
   var groups: [GroupState]
@@ -166,7 +166,9 @@ struct Device: Sendable {
     if !lost.isEmpty {
       writer.lost(
         lost,
-        order: isApart ? zip(lost, lost.dropFirst()).map { LostNeighbours($0, before: $1, isApart: true) } : nil)
+        order: apartFrom.map { number in
+          zip(lost, lost.dropFirst()).map { LostNeighbours($0, before: $1, apartFrom: number) }
+        })
     }
     for item in sent {
       if case .group(let members) = item {

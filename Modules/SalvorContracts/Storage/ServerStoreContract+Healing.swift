@@ -586,7 +586,7 @@ extension ServerStoreContract {
       var bert = try await device(bench, "bert", lost: [first])
       try expectOffers(try await bert.upload(offer(first, lost + 1, "older timeline")), healed: 1)
       var again = try await device(bench, "cleo", lost: [first, second])
-      again.isApart = true
+      again.apartFrom = LostNeighbours.allApart
       // Nobody there had seen what it takes the place of: that is listed.
       try expectOffers(try await again.upload(offer(second, healed.number, "lost")), conflicts: 1, healed: 1)
       try await bench.expectRows("note", [["n1", "lost", "b"]])

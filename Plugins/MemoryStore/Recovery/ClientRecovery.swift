@@ -155,17 +155,21 @@ struct ClientRecovery {
     let known = before.incarnations.filter { $0.firstCommit > 0 }
     let last = content.lostIncarnations.filter { id in !content.lostOrder.contains { $0.earlier == id } }
     var previous: IncarnationID?
-    func note(_ earlier: IncarnationID, before later: IncarnationID, isApart: Bool) {
+    func note(_ earlier: IncarnationID, before later: IncarnationID, apartFrom: Int64) {
       guard earlier != later else { return }
-      LostNeighbours(earlier, before: later, isApart: isApart).add(to: &content.lostOrder)
+      LostNeighbours(earlier, before: later, apartFrom: apartFrom).add(to: &content.lostOrder)
     }
     for (place, incarnation) in known.enumerated() {
       let end = place + 1 < known.count ? known[place + 1].firstCommit : .max
       guard end > (order.shared ?? 0) + 1 else { continue }
       if !content.lostIncarnations.contains(incarnation.id) { content.lostIncarnations.append(incarnation.id) }
-      if let previous { note(previous, before: incarnation.id, isApart: false) }
+      if let previous { note(previous, before: incarnation.id, apartFrom: incarnation.firstCommit) }
       if before.met.contains(incarnation.id) {
-        for earlier in last { note(earlier, before: incarnation.id, isApart: true) }
+        for earlier in last {
+          let next = known.firstIndex { $0.id == earlier }.map { $0 + 1 } ?? known.count
+          let end = next < known.count ? known[next].firstCommit : LostNeighbours.allApart
+          note(earlier, before: incarnation.id, apartFrom: end)
+        }
       }
       previous = incarnation.id
     }

@@ -8,7 +8,7 @@ extension ClientContent {
   ///
   /// - Parameter base: the row that they are upon.
   func olderOffers(of name: RowName, than version: LostVersion, upon base: Row?) -> [Int] {
-    var order = LostOrder(own: [])
+    var order = LostOrder()
     for found in lostOrder { order.add(found) }
     let steps = outstanding.flatMap(\.changes).filter { $0.row == name }
     return requests.indices.filter { index in

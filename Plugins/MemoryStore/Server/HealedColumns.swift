@@ -8,7 +8,7 @@ extension ServerState {
   }
 
   var lostOrder: LostOrder {
-    var order = LostOrder(own: timeline.incarnations.map(\.id))
+    var order = LostOrder(own: timeline.incarnations)
     for found in lostNeighbours { order.add(found) }
     return order
   }

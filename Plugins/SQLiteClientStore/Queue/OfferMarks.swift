@@ -84,13 +84,13 @@ extension StoreContext {
       row[0].string.flatMap { IncarnationID($0) }
     }
     let order = try connection.rows(
-      "SELECT earlier, later, coalesce(apart, 0) FROM salvor_lost_order WHERE earlier IN (SELECT id FROM salvor_lost) AND later IN (SELECT id FROM salvor_lost) ORDER BY earlier, later LIMIT ?1",
+      "SELECT earlier, later, apart FROM salvor_lost_order WHERE earlier IN (SELECT id FROM salvor_lost) AND later IN (SELECT id FROM salvor_lost) ORDER BY earlier, later LIMIT ?1",
       .integer(Int64(UploadChunkReader.lostOrderMax))
     ).compactMap { row -> LostNeighbours? in
       guard let earlier = row[0].string.flatMap({ IncarnationID($0) }),
         let later = row[1].string.flatMap({ IncarnationID($0) })
       else { return nil }
-      return LostNeighbours(earlier, before: later, isApart: row[2].integer == 1)
+      return LostNeighbours(earlier, before: later, apartFrom: row[2].integer)
     }
     return (incarnations, order)
   }

@@ -20,7 +20,7 @@ struct RestoreOpening {
     try connection.transaction(.immediate) {
       try connection.execute(RestoreBook.tables + HealBook.tables)
       try ServerDDL.addApart(connection)
-      try takeOrder(of: before, after: parting.number, now)
+      try takeOrder(of: before, now)
       try takeRestores(of: before)
       try takePace(of: before)
       try takeBlocks(of: before)
@@ -63,10 +63,9 @@ struct RestoreOpening {
 
   /// In which order lost incarnations lived: what devices had told it, and its own ones. (Not what earlier restores took before what it has
   /// begun since: a newer copy has incarnations that lived before those restores.)
-  private func takeOrder(of before: SQLiteConnection, after parting: Int64, _ now: Int64) throws {
-    let insertion = try connection.prepare(
-      "INSERT OR IGNORE INTO salvor_lost_timeline (earlier, later, remote, time, apart) VALUES (?1, ?2, ?3, ?4, ?5)")
-    func note(_ earlier: Value, before later: Value, by remote: Value, apart: Value = .null) throws {
+  private func takeOrder(of before: SQLiteConnection, _ now: Int64) throws {
+    let insertion = try connection.prepare(HealBook.noteOrder)
+    func note(_ earlier: Value, before later: Value, by remote: Value, apart: Value) throws {
       guard earlier != later else { return }
       for (place, value) in [earlier, later, remote, .integer(now), apart].enumerated() {
         try insertion.bind(place + 1, value)
@@ -81,9 +80,8 @@ struct RestoreOpening {
     }
     let own = try before.rows("SELECT id, first_commit FROM salvor_incarnation ORDER BY first_commit")
     for (earlier, later) in zip(own, own.dropFirst()) {
-      // Nothing of the earlier one is lost with this history: what devices have lost of it is of another one, before that.
-      let isApart = (later[1].integer ?? 0) <= parting + 1
-      try note(earlier[0], before: later[0], by: .text(""), apart: isApart ? .integer(1) : .null)
+      // What devices have lost of the earlier one from there on is of another history, before this one.
+      try note(earlier[0], before: later[0], by: .text(""), apart: later[1])
     }
   }
 

@@ -31,6 +31,14 @@ package final class HealBook {
       PRIMARY KEY (earlier, later)) WITHOUT ROWID;
     """
 
+  /// earlier, later, remote, time, apart: what is told of one pair is as `LostNeighbours.apartFrom` says.
+  package static let noteOrder = """
+    INSERT INTO salvor_lost_timeline (earlier, later, remote, time, apart) VALUES (?1, ?2, ?3, ?4, ?5)
+      ON CONFLICT (earlier, later) DO UPDATE SET time = excluded.time,
+        apart = CASE WHEN coalesce(excluded.apart, 0) > coalesce(salvor_lost_timeline.apart, 1) THEN excluded.apart
+          WHEN salvor_lost_timeline.apart > 1 OR excluded.apart = 1 THEN salvor_lost_timeline.apart END
+    """
+
   /// So many neighbours of lost incarnations are kept; of those beyond nobody can tell the order.
   static let neighboursMax: Int64 = 10_000
 
@@ -99,7 +107,7 @@ package final class HealBook {
     self.now = now
     trimmed = try FeedPageMaker.trimmed(rows.connection)
     histories = RowHistories(rows, last: last)
-    order = LostOrder(own: [])
+    order = LostOrder()
   }
 
   // MARK: Lost incarnations
@@ -120,12 +128,8 @@ package final class HealBook {
     for pair in unwritten.joined() where count < Self.neighboursMax {
       let (earlier, later) = (pair.earlier, pair.later)
       try connection.run(
-        """
-        INSERT INTO salvor_lost_timeline (earlier, later, remote, time, apart) VALUES (?1, ?2, ?3, ?4, ?5)
-          ON CONFLICT (earlier, later) DO UPDATE SET time = excluded.time,
-            apart = CASE WHEN excluded.apart = 1 THEN salvor_lost_timeline.apart END
-        """, .text(earlier.text), .text(later.text), .text(upload.remote.text), .integer(now),
-        pair.isApart ? .integer(1) : .null)
+        Self.noteOrder, .text(earlier.text), .text(later.text), .text(upload.remote.text), .integer(now),
+        pair.apartFrom.map { .integer($0) } ?? .null)
       count += 1
     }
     unwritten = []
@@ -134,12 +138,14 @@ package final class HealBook {
   private func load() throws {
     told = []
     order = LostOrder(
-      own: try connection.rows("SELECT id FROM salvor_incarnation ORDER BY first_commit").compactMap { row in
-        row[0].string.flatMap { IncarnationID($0) }
+      own: try connection.rows("SELECT id, first_commit FROM salvor_incarnation ORDER BY first_commit").compactMap {
+        row in
+        guard let id = row[0].string.flatMap({ IncarnationID($0) }), let first = row[1].integer else { return nil }
+        return Incarnation(id: id, firstCommit: first)
       })
-    try connection.query("SELECT earlier, later, coalesce(apart, 0) FROM salvor_lost_timeline", []) { row in
+    try connection.query("SELECT earlier, later, apart FROM salvor_lost_timeline", []) { row in
       if let earlier = IncarnationID(row.string(0)), let later = IncarnationID(row.string(1)) {
-        order.add(LostNeighbours(earlier, before: later, isApart: row.int64(2) == 1))
+        order.add(LostNeighbours(earlier, before: later, apartFrom: row.value(2).integer))
       }
       return true
     }

@@ -58,7 +58,7 @@ final class Offers {
 
   /// Which incarnations were lost, and in which order they lived: those of one list as they stand there; and one that the device met
   /// since its last recovery after all that it had lost by then. A list alone does not tell that of others: a copy of an older time
-  /// may bring back what had been lost.
+  /// may bring back what had been lost. Of both, what is in the list tells up to which commit they are of one history.
   private func noteLost(after shared: Int64) throws {
     let connection = context.connection
     let before = try connection.rows(
@@ -66,19 +66,29 @@ final class Offers {
     let met = Set(
       try connection.rows("SELECT id FROM salvor_incarnation WHERE met = 1").compactMap { $0[0].string })
     var last: IncarnationID?
-    func note(_ earlier: Value, before later: IncarnationID, isApart: Bool) throws {
+    func note(_ earlier: Value, before later: IncarnationID, apartFrom: Int64) throws {
       guard earlier != .text(later.text) else { return }
       try connection.run(
-        "INSERT INTO salvor_lost_order (earlier, later, apart) VALUES (?1, ?2, ?3) ON CONFLICT DO UPDATE SET apart = CASE WHEN excluded.apart = 1 THEN apart END",
-        earlier, .text(later.text), isApart ? .integer(1) : .null)
+        """
+        INSERT INTO salvor_lost_order (earlier, later, apart) VALUES (?1, ?2, ?3)
+          ON CONFLICT DO UPDATE SET apart = CASE WHEN coalesce(excluded.apart, 0) > coalesce(apart, 1) THEN excluded.apart
+            WHEN apart > 1 OR excluded.apart = 1 THEN apart END
+        """,
+        earlier, .text(later.text), .integer(apartFrom))
     }
     for (place, incarnation) in incarnations.enumerated() {
+    let ends = Dictionary(
+      zip(incarnations, incarnations.dropFirst()).map { ($0.id.text, $1.firstCommit) }
+    ) { first, _ in first }
       let next = place + 1 < incarnations.count ? incarnations[place + 1].firstCommit : .max
       guard next > shared + 1 else { continue }
       try connection.run("INSERT OR IGNORE INTO salvor_lost (id) VALUES (?1)", .text(incarnation.id.text))
-      if let last { try note(.text(last.text), before: incarnation.id, isApart: false) }
+      if let last { try note(.text(last.text), before: incarnation.id, apartFrom: incarnation.firstCommit) }
       if met.contains(incarnation.id.text) {
-        for row in before { try note(row[0], before: incarnation.id, isApart: true) }
+        for row in before {
+          let end = row[0].string.flatMap { ends[$0] } ?? LostNeighbours.allApart
+          try note(row[0], before: incarnation.id, apartFrom: end)
+        }
       }
       last = incarnation.id
     }

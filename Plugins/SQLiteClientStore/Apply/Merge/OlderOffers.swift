@@ -15,7 +15,7 @@ struct OlderOffers {
 
   init(_ context: StoreContext) throws {
     self.context = context
-    var order = LostOrder(own: [])
+    var order = LostOrder()
     for found in try context.lostIncarnations().order { order.add(found) }
     self.order = order
   }
