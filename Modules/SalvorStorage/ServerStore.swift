@@ -247,8 +247,10 @@ public struct Admission: Sendable {
   public var head: Commit
   /// What the client does not know of this database's incarnations (`Timeline.untold`).
   public var incarnations: [Incarnation]
-  /// How many offers of the remote wait (`HealingServerStore`).
+  /// How many offers of the remote wait (`HealingServerStore`), but for deletes.
   public var waitingOffers: Int64 = 0
+  /// `HealTerms.deletes`. Nil: the store does not count them.
+  public var waitingDeletes: Int64?
   /// `HealTerms.settlings`.
   public var settlings: Int64 = 0
   /// The whole of the query's `download`, where the device is at the head in the scopes of now, and the store saw it at the same moment;

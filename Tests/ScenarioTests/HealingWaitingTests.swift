@@ -253,6 +253,25 @@ struct HealingWaitingTests {
     #expect(try count(fleet, "site WHERE id = 'new'") == 0)
   }
 
+  @Test("of deletes of one table the operator settles some, and their device hears of it with its next synchronization")
+  func someDeletesSettled() async throws {
+    let (fleet, a, _) = try await fleet(server: "recovery: { heal: \"review\" },")
+    try await a.write("DELETE FROM site WHERE id = 's10'")
+    try await synchronize([a], times: 1)
+    try await fleet.restore("night")
+    #expect(try await a.sync().waiting == 1)
+    try await fleet.backup("later")
+    try await a.write("DELETE FROM site WHERE id = 's11'")
+    try await synchronize([a], times: 1)
+    try await fleet.restore("later")
+    #expect(try await a.sync().waiting == 2)
+    let newest = try fleet.serverConnection().integer("SELECT max(restore) FROM salvor_heal_waiting")
+    #expect(try await fleet.server?.engine.rejectOffers(WaitingQuery(restore: newest)) == 1)
+    let report = try await a.sync()
+    #expect(report.refused == 1 && report.waiting == 1)
+    #expect(try await a.open().errorArchive().map(\.key) == [["s11"]])
+  }
+
   @Test(
     "a child whose parent waits for a person waits with it, over a restart and one more restore, and comes behind it")
   func childWaits() async throws {

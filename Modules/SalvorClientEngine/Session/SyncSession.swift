@@ -556,7 +556,8 @@ struct SyncSession {
     if let incarnation = line["incarnation"]?.string.flatMap({ IncarnationID($0) }) {
       var terms = HealTerms(
         incarnation: incarnation, floor: line["heal"]?["floor"]?.integer,
-        waiting: waiting, settlings: line["heal"]?["settlings"]?.integer ?? 0)
+        waiting: waiting, settlings: line["heal"]?["settlings"]?.integer ?? 0,
+        deletes: line["heal"]?["deletes"]?.integer)
       if line["heal"]?["withdrawn"]?.bool == true { terms.withdrawn = withdrawn }
       areDue = try await store.remember(
         terms, heal: configuration.recovery.heal, retention: configuration.recovery.lossRetentionMilliseconds)

@@ -130,6 +130,21 @@ extension ClientStoreContract {
       try await bench.expectRows("note", [["n1", "a", "x"], ["n2", "b", .null], ["n3", "c", .null]])
       try expectEqual(try await bench.begin().changes, [], "what is sent in the end")
     },
+    offering("deletes that the server holds are all asked about where it holds fewer than the device knows of") {
+      bench in
+      let begun = try await heldDeletes(&bench)
+      try await bench.settle(
+        begun, commit: bench.nextCommit(), waiting: [begun.changes[0].counter...begun.changes[1].counter])
+      try expect(try await !isDue(bench, settlings: 1, deletes: 2), "somebody else's offers were settled")
+      try expectEqual(try await bench.begin().changes, [], "what is sent then")
+      // The operator has settled the second one alone.
+      try expect(try await isDue(bench, settlings: 2, deletes: 1), "one was settled")
+      let asked = try await bench.begin()
+      try expectEqual(asked.changes.map(\.summary), begun.changes.map(\.summary), "what is asked")
+      let counter = asked.changes[0].counter
+      try expectEqual(try await bench.settle(asked, waiting: [counter...counter]).waiting, 1, "what waits then")
+      try expect(try await !isDue(bench, settlings: 2, deletes: 1), "it was heard")
+    },
   ]
 
   /// What a report counts as offered, or as lost and not offered, has a line.
@@ -169,10 +184,11 @@ extension ClientStoreContract {
     return try await bench.begin()
   }
 
-  private static func isDue(_ bench: ClientBench, settlings: Int64) async throws -> Bool {
+  private static func isDue(_ bench: ClientBench, settlings: Int64, deletes: Int64? = nil) async throws -> Bool {
     await bench.store.endSession()
     let terms = HealTerms(
-      incarnation: IncarnationID(unchecked: String(repeating: "8", count: 32)), settlings: settlings)
+      incarnation: IncarnationID(unchecked: String(repeating: "8", count: 32)), settlings: settlings,
+      deletes: deletes)
     return try await bench.store.remember(terms, heal: .own, retention: .max / 2)
   }
 

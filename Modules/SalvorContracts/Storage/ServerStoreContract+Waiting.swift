@@ -120,6 +120,26 @@ extension ServerStoreContract {
       let older = try await bert.upload(.offer(version(4, parting: parting), note("n2", "older")))
       try expectOffers(older, superseded: 1)
     },
+    healing("the deletes that wait are counted for themselves, each remote's") { bench, parting in
+      try await bench.write(.insert("note", ["id": "n2", "title": "b"]), .insert("note", ["id": "n3", "title": "c"]))
+      var anna = try await device(bench)
+      let bert = try await device(bench, "bert")
+      func delete(_ id: Value) -> Sent {
+        .offered(Offer(version(5, parting: parting + 1), isForReview: true), .delete("note", [id]))
+      }
+      func counts(_ device: Device) async throws -> [Int64?] {
+        let admission = try await bench.store.admit(
+          AdmissionQuery(remote: device.remote, previous: nil, current: nil, cursors: []))
+        return [admission.waitingOffers, admission.waitingDeletes]
+      }
+      _ = try await anna.upload(
+        delete("n2"), delete("n3"),
+        .offered(Offer(version(5, parting: parting + 1), isForReview: true), note("n4", "lost")))
+      try expectEqual(try await counts(anna), [1, 2], "what waits: others, deletes")
+      try expectEqual(try await counts(bert), [0, 0], "what waits of another remote")
+      try expectEqual(try await holding(bench).acceptOffers(WaitingQuery()), 3, "what was accepted")
+      try expectEqual(try await counts(anna), [0, 0], "what waits then")
+    },
     healing("what a device offered is its own, also where it waited: its delete of the row is no conflict") {
       bench, parting in
       var anna = try await device(bench)

@@ -121,7 +121,10 @@ extension ServerEngine {
       var terms: [JSONValue.Member] = []
       if let floor = heal.floor { terms.append(.init("floor", .integer(floor))) }
       if heal.waiting > 0 { terms.append(.init("waiting", .integer(heal.waiting))) }
-      if heal.settlings > 0 { terms.append(.init("settlings", .integer(heal.settlings))) }
+      if heal.settlings > 0 {
+        terms.append(.init("settlings", .integer(heal.settlings)))
+        if let deletes = heal.deletes { terms.append(.init("deletes", .integer(deletes))) }
+      }
       if !heal.withdrawn.isEmpty { terms.append(.init("withdrawn", .bool(true))) }
       members.append(.init("heal", .object(terms)))
     }

@@ -60,7 +60,7 @@ extension ServerEngine {
     guard configuration.store is any HealingServerStore else { return nil }
     return HealTerms(
       incarnation: identity.incarnation, floor: await floor.number(configuration.store),
-      waiting: admission.waitingOffers, settlings: admission.settlings)
+      waiting: admission.waitingOffers, settlings: admission.settlings, deletes: admission.waitingDeletes)
   }
 
   /// The device has taken back offers that wait here.

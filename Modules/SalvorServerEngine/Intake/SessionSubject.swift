@@ -26,7 +26,8 @@ struct SessionSubject: ConversationSubject {
     begin.heal = try json["heal"].map { terms in
       HealTerms(
         incarnation: try terms.identifier("incarnation"), floor: terms["floor"]?.integer,
-        waiting: try terms.integer("waiting"), settlings: try terms.integer("settlings"))
+        waiting: try terms.integer("waiting"), settlings: try terms.integer("settlings"),
+        deletes: terms["deletes"]?.integer)
     }
     compared = try json["tables"].map { tables in
       ComparedTables(
@@ -47,6 +48,7 @@ struct SessionSubject: ConversationSubject {
         .init("incarnation", .string(heal.incarnation.text)), .init("waiting", .integer(heal.waiting)),
         .init("settlings", .integer(heal.settlings)),
       ]
+      if let deletes = heal.deletes { terms.append(.init("deletes", .integer(deletes))) }
       if let floor = heal.floor { terms.append(.init("floor", .integer(floor))) }
       members.append(.init("heal", .object(terms)))
     }

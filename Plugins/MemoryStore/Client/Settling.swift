@@ -172,12 +172,18 @@ extension ClientContent {
   /// Offered deletes among it.
   var heldDeletes: Int64 { Int64(keptVersions.count { $0.wait != nil }) }
 
-  /// Offered deletes that the server holds are asked about whenever it has settled any offer: of each table one at first. True: some are.
+  /// Offered deletes that the server holds are asked about whenever it holds fewer of them; where it does not say how many, whenever it has
+  /// settled any offer, of each table one at first. True: some are.
   mutating func asksAboutDeletes(_ terms: HealTerms) -> Bool {
     guard keptVersions.contains(where: { $0.wait == .waits }) else { return false }
     if heldAsked?.incarnation == terms.incarnation, heldAsked?.settlings == terms.settlings { return false }
     heldAsked = terms
     let waiting = keptVersions.indices.filter { keptVersions[$0].wait == .waits }
+    if let deletes = terms.deletes {
+      guard deletes < heldDeletes else { return false }
+      for place in waiting { keptVersions[place].wait = .isAsked }
+      return true
+    }
     for places in Dictionary(grouping: waiting, by: { keptVersions[$0].request.changes[0].row.table }).values {
       guard
         let first = places.min(by: { keptVersions[$0].request.firstCounter < keptVersions[$1].request.firstCounter })

@@ -128,6 +128,8 @@ public actor MemoryServerStore: ServerStore {
       incarnations: state.timeline.untold(after: query.incarnation))
     admission.waitingOffers = Int64(
       state.waiting.count { $0.remote == query.remote && $0.request.changes[0].operation != .delete })
+    admission.waitingDeletes = Int64(
+      state.waiting.count { $0.remote == query.remote && $0.request.changes[0].operation == .delete })
     admission.settlings = state.settlings
     return admission
   }

@@ -3,8 +3,8 @@ import SalvorModel
 import SalvorStorage
 
 /// Offered deletes that the server holds for its operator: they have left the queue, and their rows are as the server has them. What the
-/// server says of waiting offers does not count them; so the device asks what became of them, with an upload, whenever the server has
-/// settled any offer (decision 196).
+/// server says of waiting offers does not count them; so the device asks what became of them, with an upload, whenever the server
+/// holds fewer (decision 205), or, where it does not say how many, has settled any offer (decision 196).
 ///
 /// `salvor_kept.held`: 1, the server holds it; 2, it is in the next upload, or in the one under way.
 struct HeldDeletes {
@@ -23,18 +23,22 @@ struct HeldDeletes {
       != nil
   }
 
-  /// What the server says with an answer. True: some go with the next upload. Of each table one does at first: an operator decides many
-  /// at once.
+  /// What the server says with an answer. True: some go with the next upload. Where it does not say how many it holds, of each table one does
+  /// at first: an operator decides many at once.
   func ask(_ terms: HealTerms) throws -> Bool {
     guard try connection.integer("SELECT 1 FROM salvor_kept WHERE held = 1 LIMIT 1") != nil else { return false }
     let asked = "\(terms.incarnation.text) \(terms.settlings)"
     guard try connection.text(.heldAsked) != asked else { return false }
+    let asksAll = terms.deletes != nil
+    let isAny = try terms.deletes.map { try $0 < count() } ?? true
     try connection.transaction {
       try connection.setState(.heldAsked, asked)
+      guard isAny else { return }
       try connection.run(
-        "UPDATE salvor_kept SET held = 2 WHERE seq IN (SELECT min(seq) FROM salvor_kept WHERE held = 1 GROUP BY t)")
+        "UPDATE salvor_kept SET held = 2 WHERE held = 1"
+          + (asksAll ? "" : " AND seq IN (SELECT min(seq) FROM salvor_kept WHERE held = 1 GROUP BY t)"))
     }
-    return true
+    return isAny
   }
 
   /// An upload was settled, with what went again in it: that waits on, is settled, or was rejected, and is in the archive then. Where one

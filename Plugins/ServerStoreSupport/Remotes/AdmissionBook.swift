@@ -33,6 +33,7 @@ package struct AdmissionBook {
         "(SELECT value FROM salvor_server WHERE key = 'heal-settlings')",
         "(SELECT id FROM salvor_incarnation ORDER BY first_commit DESC LIMIT 1)",
         "(SELECT count(*) FROM salvor_heal_waiting WHERE remote = ?1 AND operation <> ?3)",
+        "(SELECT count(*) FROM salvor_heal_waiting WHERE remote = ?1 AND operation = ?3)",
       ] + asked.indices.map { "(SELECT id FROM salvor_commit WHERE number = ?\($0 + 4))" }
     var admission = Admission(
       remote: nil, previousIsOlder: false, cursors: [], lastShared: nil,
@@ -53,7 +54,8 @@ package struct AdmissionBook {
       admission.settlings = row.isNull(first + 2) ? 0 : row.int64(first + 2)
       newest = row.optionalString(first + 3)
       admission.waitingOffers = row.int64(first + 4)
-      for (place, number) in asked.enumerated() { made[number] = row.optionalString(first + 5 + place) }
+      admission.waitingDeletes = row.int64(first + 5)
+      for (place, number) in asked.enumerated() { made[number] = row.optionalString(first + 6 + place) }
     }
     guard state.isSealed else { return nil }
     admission.head = state.head
