@@ -164,6 +164,9 @@ extension ClientStoreContract {
       try expectEqual(versions.map(\.fate), [heal == .off ? .lost : .offered], "what became of it")
       try expectEqual(versions.map(\.request), [begun.changes[0].id], "its request")
       try expectEqual(versions.map(\.after), [[NamedValue("title", "mine")]], "its values")
+      let theirs = "kept lost-on-server update note [n1] [title=a] > [title=theirs]"
+      try await bench.expectArchive(
+        heal == .off ? ["kept version-lost-on-server update note [n1] [title=a] > [title=mine]", theirs] : [])
       try expectEqual(Int(counts.offered), items.count { $0.fate == .offered }, "offered, and its lines")
       try expectEqual(
         Int(counts.unoffered.values.reduce(0, +)), items.count { $0.fate == .lost }, "not offered, and its lines")

@@ -22,6 +22,25 @@ extension ClientStoreContract {
     try await bench.recover(recovered)
   }
 
+  /// Two changes that the server kept as conflict versions, and lost while `heal` is off: they are in the archive.
+  private static func loseVersions(
+    _ bench: inout ClientBench
+  ) async throws -> (session: ClientSession, changes: [ReadChange]) {
+    try await bench.download(full: ["note"], rows: [("note", ["n1", "a", .null])])
+    try await bench.write(.update("note", ["n1"], ["title": "mine"]), .update("note", ["n1"], ["body": "mine"]))
+    let begun = try await bench.begin()
+    try await bench.settle(begun, commit: bench.nextCommit(), kept: begun.changes.map(\.counter))
+    try await bench.download(rows: [("note", ["n1", "theirs", .null])])
+    let report = try await bench.recover(Recovered(shared: 1, rows: [("note", ["n1", "a", .null])]))
+    try expectEqual(report.counts.offered, 0, "what is offered while it is off")
+    try await bench.expectArchive([
+      "kept version-lost-on-server update note [n1] [title=a] > [title=mine]",
+      "kept version-lost-on-server update note [n1] [body=null] > [body=mine]",
+      "kept lost-on-server update note [n1] [title=a] > [title=theirs]",
+    ])
+    return begun
+  }
+
   private static func heals(_ bench: ClientBench, _ heal: HealMode) async throws -> Bool {
     await bench.store.endSession()
     return try await bench.store.remember(terms, heal: heal, retention: .max / 2)
@@ -139,21 +158,28 @@ extension ClientStoreContract {
       try await bench.expectArchive(["kept lost-on-server update note [n1] [title=a] > [title=mine]"])
     },
     offering("a conflict version that was lost while healing was off goes again when it is switched on") { bench in
-      try await bench.download(full: ["note"], rows: [("note", ["n1", "a", .null])])
-      try await bench.write(.update("note", ["n1"], ["title": "mine"]))
-      let begun = try await bench.begin()
-      try await bench.settle(begun, commit: bench.nextCommit(), kept: [begun.changes[0].counter])
-      try await bench.download(rows: [("note", ["n1", "theirs", .null])])
-      let report = try await bench.recover(Recovered(shared: 1, rows: [("note", ["n1", "a", .null])]))
-      try expectEqual(report.counts.offered, 0, "what is offered while it is off")
+      let begun = try await loseVersions(&bench)
       try expectEqual(try await bench.begin().changes, [], "what is sent while it is off")
       try expect(try await heals(bench, .own), "there is something to offer")
       let again = try await bench.begin()
       try expectEqual(
         again.changes.filter { $0.offer?.isVersion == true }.map(\.counter), begun.changes.map(\.counter),
-        "the conflict version")
-      try await bench.settle(again, commit: bench.nextCommit(), kept: [begun.changes[0].counter])
+        "the conflict versions")
+      try await bench.expectArchive(["kept lost-on-server update note [n1] [title=a] > [title=theirs]"])
+      try await bench.settle(again, commit: bench.nextCommit(), kept: begun.changes.map(\.counter))
       try expectEqual(try await bench.begin().changes, [], "what is sent then")
+    },
+    offering("a lost conflict version whose entry a person has deleted or reapplied is not given back") { bench in
+      let begun = try await loseVersions(&bench)
+      _ = try await bench.store.remove(.kept(begun.changes[0].id))
+      _ = try await bench.store.reapply(begun.changes[1].id)
+      var recovered = Recovered(shared: 1, rows: [("note", ["n1", "a", .null])])
+      recovered.id = "recovery 2"
+      try await bench.recover(recovered)
+      try await bench.expectArchive([])
+      _ = try await heals(bench, .own)
+      try expectEqual(
+        sent.filter { $0.offer == nil }.map(\.summary), ["update note [\"body\"] [n1, null, mine]"], "what is sent")
     },
     offering(
       "what was accepted without a commit counts as of where the download ends, and a conflict version as of the commit after that"
@@ -171,6 +197,9 @@ extension ClientStoreContract {
       try expectEqual(
         sent.changes.filter { $0.offer?.isVersion == true }.map(\.offer?.version.number), [5], "the conflict version's")
       try expectEqual(
+      // Its row goes up, too.
+      let sent = try await bench.begin().changes
+      try expect(!sent.contains { $0.offer?.isVersion == true }, "a conflict version is given back")
         sent.changes.first { $0.offer?.isVersion == false && $0.values[0] == "n1" }?.offer?.version.number, 4,
         "the row's")
     },

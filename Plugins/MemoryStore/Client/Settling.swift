@@ -193,6 +193,24 @@ extension ClientContent {
     return true
   }
 
+  /// In the archive: a delete has the row as it is now.
+  func asItIsShown(_ change: Change) -> Change {
+    var change = change
+    change.offer = nil
+    guard change.operation == .delete, let table = schema.table(change.row.table) else { return change }
+    let row = view[change.row]
+    change.columns =
+      row.map { row in
+        table.travelling.map { ChangedColumn(name: $0.name, old: table.value($0.name, of: row), new: .null) }
+      } ?? []
+    return change
+  }
+
+  /// Puts an entry of the archive where it belongs.
+  mutating func keep(_ request: Request) {
+    requests.insert(request, at: requests.firstIndex { $0.firstCounter > request.firstCounter } ?? requests.count)
+  }
+
   /// What was sent again is there again, waits, or is not to be. Answers how many requests the operator has rejected: they are in the archive.
   private mutating func settleVersions(_ results: UploadResults, _ again: Set<RequestID>) -> Int64 {
     let sent = Set(outgoing.map(\.id)).intersection(again)
@@ -200,19 +218,11 @@ extension ClientContent {
     let rejected = results.refused.filter { $0.reason == .rejected && sent.contains($0.id) }
     for refusal in rejected {
       guard var request = keptVersions.first(where: { $0.request.id == refusal.id })?.request else { continue }
-      for place in request.changes.indices where request.changes[place].operation == .delete {
-        guard let table = schema.table(request.changes[place].row.table) else { continue }
-        let row = view[request.changes[place].row]
-        request.changes[place].columns =
-          row.map { row in
-            table.travelling.map { ChangedColumn(name: $0.name, old: table.value($0.name, of: row), new: .null) }
-          } ?? []
-      }
-      for place in request.changes.indices { request.changes[place].offer = nil }
+      request.changes = request.changes.map(asItIsShown)
       request.state = .kept
       request.refusal = Request.Refused(
         reason: refusal.reason.rawValue, status: nil, message: refusal.message, blockedBy: nil)
-      requests.insert(request, at: requests.firstIndex { $0.firstCounter > request.firstCounter } ?? requests.count)
+      keep(request)
     }
     var settled: Set<String> = []
     for kept in keptVersions

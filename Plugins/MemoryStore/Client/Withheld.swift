@@ -19,7 +19,12 @@ extension ClientContent {
   }
 
   private func releasedPlaces(_ version: KeptVersion, _ heal: HealMode) -> Set<Int> {
-    version.withheld.filter { mode(of: version.request.changes[$0].row.table, heal) != .off }
+    version.withheld.filter { place in
+      let change = version.request.changes[place]
+      // A person has reapplied or deleted its entry.
+      guard requests.contains(where: { $0.state == .kept && $0.firstCounter == change.counter }) else { return false }
+      return mode(of: change.row.table, heal) != .off
+    }
   }
 
   /// True: there is something that the next session offers. Once for each change of the settings.
@@ -40,7 +45,10 @@ extension ClientContent {
     healWanted = nil
     healSeen = [heal] + schema.synchronized.map(\.heal)
     for index in keptVersions.indices {
-      keptVersions[index].withheld.subtract(releasedPlaces(keptVersions[index], heal))
+      let released = releasedPlaces(keptVersions[index], heal)
+      keptVersions[index].withheld.subtract(released)
+      let counters = Set(released.map { keptVersions[index].request.changes[$0].counter })
+      requests.removeAll { $0.state == .kept && counters.contains($0.firstCounter) }
     }
     for entry in requests.filter({ mayBeOffered($0, heal) }).sorted(by: { $0.firstCounter < $1.firstCounter }) {
       guard let withheld = entry.withheld else { continue }

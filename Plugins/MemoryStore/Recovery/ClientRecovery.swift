@@ -24,7 +24,7 @@ struct ClientRecovery {
   /// Rows of which a newer version is offered in the place of one that waited: this device wrote them by lost commits.
   var replaced: Set<RowName> = []
   /// Conflict versions that the server has lost, each as what becomes of it.
-  private(set) var lostVersions: [(change: Change, request: RequestID, isOffered: Bool)] = []
+  private(set) var lostVersions: [(change: Change, request: RequestID, tag: String?, isOffered: Bool)] = []
 
   enum RowFate {
     case same, changed, deleted, left, lost
@@ -64,6 +64,7 @@ struct ClientRecovery {
     _ = content.leaveOut(constraints)
     for id in try content.remake(constraints, afterDownload: true) { requests[id] = (.displaced, "displaced") }
     archiveLost()
+    archiveWithheldVersions()
     try guardAgainstMassDeletion()
     content.remoteID = order.remoteID ?? content.remoteID
     if content.serverID != order.server { content.incarnations = [] }
@@ -202,7 +203,8 @@ struct ClientRecovery {
       content.keptVersions[index].lost = lost
       let withheld = content.keptVersions[index].withheld
       for place in lost.indices where lost[place] != nil && (!withheld.contains(place) || isNew.contains(place)) {
-        lostVersions.append((kept.request.changes[place], kept.request.id, !withheld.contains(place)))
+        lostVersions.append(
+          (kept.request.changes[place], kept.request.id, kept.request.tag, !withheld.contains(place)))
       }
     }
   }

@@ -109,4 +109,16 @@ extension ClientRecovery {
     }
     return counts
   }
+
+  /// Conflict versions that are lost and withheld are shown in the archive.
+  mutating func archiveWithheldVersions() {
+    for version in lostVersions where !version.isOffered {
+      let request = Request(
+        stamp: version.request.stamp, changes: [content.asItIsShown(version.change)], tag: version.tag, state: .kept,
+        refusal: Request.Refused(
+          reason: "version-lost-on-server", status: nil,
+          message: "The server has lost this change. It is given back when heal is on again."))
+      content.keep(request)
+    }
+  }
 }

@@ -47,7 +47,8 @@ struct HeldDeletes {
     let refusals = Dictionary(results.refused.map { ($0.counter, $0) }) { first, _ in first }
     var settled: Set<Int64> = []
     var rejected: Set<Int64> = []
-    for version in try context.lostVersions(after: 0, upTo: last) {
+    var versions = KeptVersionPages.lost(context, upTo: last)
+    while let version = try versions.next() {
       let waits = results.isWaiting(version.first)
       if version.review != nil, !waits { settled.insert(version.table.number) }
       if let refusal = refusals[version.first] {

@@ -30,6 +30,41 @@ struct LostKeptVersion {
   }
 }
 
+/// What `salvor_kept` has, a page at a time, in order.
+struct KeptVersionPages {
+  private let context: StoreContext
+  private let condition: String
+  private var page: ArraySlice<LostKeptVersion> = []
+  /// Nil: there are no more.
+  private var last: Int64?
+  private static let limit = 100
+
+  init(_ context: StoreContext, _ condition: String, after counter: Int64 = 0) {
+    self.context = context
+    self.condition = condition
+    last = counter
+  }
+
+  /// What goes again, with an upload that has the counters up to `upTo`.
+  static func lost(_ context: StoreContext, after counter: Int64 = 0, upTo: Int64) -> KeptVersionPages {
+    KeptVersionPages(context, "seq <= \(upTo) AND \(StoreContext.goesAgain)", after: counter)
+  }
+
+  /// The next one, which stays the next one; nil: there is none.
+  mutating func first() throws -> LostKeptVersion? {
+    while page.isEmpty, let from = last {
+      let found = try context.keptVersions(where: condition, after: from, limit: Self.limit)
+      (page, last) = (found.versions[...], found.last)
+    }
+    return page.first
+  }
+
+  mutating func next() throws -> LostKeptVersion? {
+    defer { page = page.dropFirst() }
+    return try first()
+  }
+}
+
 /// What a server keeps beside its rows is this device's acknowledged change: the device remembers what it sent, until no listed
 /// backup is from before it. So it does with deletes that wait for the operator's consent.
 extension StoreContext {
@@ -42,17 +77,20 @@ extension StoreContext {
     try connection.integer("SELECT max(seq) FROM salvor_kept WHERE \(Self.goesAgain)")
   }
 
-  /// In order.
-  func lostVersions(after counter: Int64, upTo last: Int64) throws -> [LostKeptVersion] {
-    try keptVersions("seq > ?1 AND seq <= ?2 AND \(Self.goesAgain)", [.integer(counter), .integer(last)])
+  /// One by one, in order; no more than a page of them is in memory. The body may write.
+  func eachKeptVersion(where condition: String, _ body: (LostKeptVersion) throws -> Void) throws {
+    var pages = KeptVersionPages(self, condition)
+    while let version = try pages.next() { try body(version) }
   }
 
-  /// In order.
-  func keptVersions(_ condition: String, _ values: [Value]) throws -> [LostKeptVersion] {
-    try connection.rows(
-      "SELECT seq, first, last, stamp, tag, t, op, slots, key, before, after, made, number, incarnation, parting, review FROM salvor_kept WHERE \(condition) ORDER BY seq",
-      values
-    ).compactMap { row in
+  /// The first of those after the counter, at most so many, and the last counter that was looked at; nil: there are none.
+  fileprivate func keptVersions(
+    where condition: String, after counter: Int64, limit: Int
+  ) throws -> (versions: [LostKeptVersion], last: Int64?) {
+    let rows = try connection.rows(
+      "SELECT seq, first, last, stamp, tag, t, op, slots, key, before, after, made, number, incarnation, parting, review FROM salvor_kept WHERE seq > ?1 AND (\(condition)) ORDER BY seq LIMIT ?2",
+      .integer(counter), .integer(Int64(limit)))
+    let versions = try rows.compactMap { row -> LostKeptVersion? in
       guard let seq = row[0].integer, let stamp = row[3].string.flatMap({ RequestStamp($0) }),
         let table = row[5].integer.flatMap({ catalog.table(number: $0) }),
         let operation = row[6].string.flatMap({ Operation(rawValue: $0) }), let number = row[12].integer
@@ -66,6 +104,7 @@ extension StoreContext {
         version: lost.map { LostVersion(incarnation: $0, number: number, parting: row[14].integer ?? 0) },
         review: row[15].string.flatMap(Self.version))
     }
+    return (versions, rows.last?[0].integer)
   }
 
   private static func version(_ text: String) -> LostVersion? {

@@ -92,9 +92,44 @@ extension StoreContext {
     }
   }
 
-  /// Conflict versions that were withheld go with the next upload.
+  // MARK: Conflict versions
+
+  /// What a recovery has withheld, and is not in the archive yet.
+  static let isWithheldAnew = "withheld IS NOT NULL AND seq NOT IN (SELECT seq FROM salvor_archive)"
+
+  /// A conflict version that is withheld is shown by an entry of the archive, which a person may reapply or delete like any other. It is
+  /// offered only as long as that is there.
+  func archiveWithheld(_ version: LostKeptVersion) throws {
+    var step = step(
+      version.seq, version.operation, version.slots, before: version.before, after: version.after, version.table)
+    if version.operation == .delete { step.before = try currentRow(version.table, version.key) }
+    let range = RequestRange(first: version.seq, last: version.seq, tag: version.tag)
+    let isHeld = version.review != nil
+    try archive(
+      step, of: range, version.table, version.key,
+      kept: (
+        "version-lost-on-server",
+        "The server has lost this change, which it \(isHeld ? "held for its operator" : "kept as a conflict version"). It is given back when heal is on again. Reapply it, or delete the entry."
+      ))
+    if try stamp(of: version.seq) != version.stamp {
+      var row = try row(of: range)
+      row.stamp = version.stamp
+      try store(row)
+    }
+  }
+
+  /// Whose entry a person has reapplied or deleted, is no more.
+  func forgetThrownAway() throws { try connection.run("DELETE FROM salvor_kept WHERE \(Self.isWithheldAnew)") }
+
+  /// Conflict versions that were withheld go with the next upload, and leave the archive.
   func releaseKept(_ heal: HealMode) throws {
-    try connection.run("UPDATE salvor_kept SET withheld = NULL WHERE \(mayBeKept(heal))")
+    let released = "salvor_kept WHERE \(mayBeKept(heal))"
+    var last: Int64 = 0
+    while let seq = try connection.integer("SELECT min(seq) FROM \(released) AND seq > ?1", .integer(last)) {
+      last = seq
+      try connection.run("UPDATE salvor_kept SET withheld = NULL WHERE seq = ?1", .integer(seq))
+      try takeFromArchive(seq: seq, of: seq)
+    }
   }
 
   // MARK: Settings
@@ -121,6 +156,6 @@ extension StoreContext {
   }
 
   private func mayBeKept(_ heal: HealMode) -> String {
-    "withheld IS NOT NULL AND t IN (\(numbers(heal) { $0 != .off }))"
+    "withheld IS NOT NULL AND seq IN (SELECT seq FROM salvor_archive) AND t IN (\(numbers(heal) { $0 != .off }))"
   }
 }

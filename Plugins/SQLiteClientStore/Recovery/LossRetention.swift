@@ -31,6 +31,9 @@ struct LossRetention {
     try connection.transaction {
       try connection.run("DELETE FROM \(history)", .integer(bound))
       try connection.run("DELETE FROM \(kept)", .integer(bound))
+      for entry in ["salvor_archive WHERE seq", "salvor_outstanding WHERE first"] {
+        try connection.run("DELETE FROM \(entry) IN (SELECT seq FROM \(withheld))", .integer(time))
+      }
       try connection.run("DELETE FROM \(withheld)", .integer(time))
       try context.forgetLost(until: time)
     }

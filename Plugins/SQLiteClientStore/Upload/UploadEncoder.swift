@@ -67,15 +67,15 @@ struct UploadEncoder {
     var saysLost = false
     let anyStored = try context.anyStored()
     let catalog = context.catalog
-    var versions = try context.lostVersions(after: counter, upTo: last)[...]
+    var versions = KeptVersionPages.lost(context, after: counter, upTo: last)
     func isFull() -> Bool {
       writer.changeCount > 0 && (writer.byteCount >= bytesTarget || writer.referredBytes >= Self.referredBytesMax)
     }
     /// False: the chunk is full.
     func writeVersions(before seq: Int64) throws -> Bool {
-      while let version = versions.first, version.seq < seq {
+      while let version = try versions.first(), version.seq < seq {
         if isFull() { return false }
-        versions.removeFirst()
+        _ = try versions.next()
         let number = version.table.number
         if layouts[number] == nil { layouts[number] = try layout(number) }
         guard let layout = layouts[number] else { continue }

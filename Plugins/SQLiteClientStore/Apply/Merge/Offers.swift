@@ -45,6 +45,7 @@ final class Offers {
     // What waited there may be lost with it.
     try connection.run("UPDATE salvor_offer SET waiting = NULL WHERE waiting = 1")
     for name in [StateName.healAsked, .healDue, .healWanted, .healSeen] { try connection.setState(name, Value?.none) }
+    try context.forgetThrownAway()
     // What waits of an earlier recovery is offered to a server that went back further.
     if order.shared != nil || order.absence == .lost {
       for table in ["salvor_offer", "salvor_kept", "salvor_archive"] {
@@ -76,10 +77,10 @@ final class Offers {
         """,
         earlier, .text(later.text), .integer(apartFrom))
     }
-    for (place, incarnation) in incarnations.enumerated() {
     let ends = Dictionary(
       zip(incarnations, incarnations.dropFirst()).map { ($0.id.text, $1.firstCommit) }
     ) { first, _ in first }
+    for (place, incarnation) in incarnations.enumerated() {
       let next = place + 1 < incarnations.count ? incarnations[place + 1].firstCommit : .max
       guard next > shared + 1 else { continue }
       try connection.run("INSERT OR IGNORE INTO salvor_lost (id) VALUES (?1)", .text(incarnation.id.text))
@@ -103,51 +104,44 @@ final class Offers {
 
   /// What the server kept beside rows by lost commits goes with the next upload.
   private func noteVersions(after shared: Int64) throws {
-    var withheld: [Int64] = []
     for table in context.catalog.tables where context.table(table)?.maintained == .dual {
+      let isOffered = isOn && mode(of: table) != .off
       for (place, incarnation) in incarnations.enumerated() {
         let next = place + 1 < incarnations.count ? incarnations[place + 1].firstCommit : .max
-        let isOffered = isOn && mode(of: table) != .off
-        let isLost = "t = ?1 AND incarnation IS NULL AND number > ?2 AND number >= ?3 AND number < ?4"
-        let values: [Value] = [
-          .integer(table.number), .integer(shared), .integer(place == 0 ? 0 : incarnation.firstCommit), .integer(next),
-        ]
-        if !isOffered {
-          withheld += try context.connection.rows("SELECT seq FROM salvor_kept WHERE \(isLost)", values)
-            .compactMap { $0[0].integer }
-        }
         try context.connection.run(
-          "UPDATE salvor_kept SET incarnation = ?5, parting = ?2, made = min(made, ?2), held = NULL, withheld = ?6 WHERE \(isLost)",
-          values + [.text(incarnation.id.text), isOffered ? .null : .integer(context.clock.now())])
+          """
+          UPDATE salvor_kept SET incarnation = ?5, parting = ?2, made = min(made, ?2), held = NULL, withheld = ?6
+            WHERE t = ?1 AND incarnation IS NULL AND number > ?2 AND number >= ?3 AND number < ?4
+          """,
+          [
+            .integer(table.number), .integer(shared), .integer(place == 0 ? 0 : incarnation.firstCommit),
+            .integer(next), .text(incarnation.id.text), isOffered ? .null : .integer(context.clock.now()),
+          ])
       }
     }
-    lostVersions = (try context.lostVersions(after: 0, upTo: .max).filter { $0.version != nil }, Set(withheld))
   }
 
-  /// Conflict versions that the server has lost: those that are offered, and by their counters the ones that are not.
-  private var lostVersions: (offered: [LostKeptVersion], withheld: Set<Int64>) = ([], [])
-
-  /// Lines of the report, each of a change.
+  /// Lines of the report, each of a change. What is held back is in the archive from here on, and is shown there.
   func recordVersions(_ record: RecoveryRecord) throws -> RecoveryCounts {
     var counts = RecoveryCounts()
-    for version in lostVersions.offered {
+    try context.eachKeptVersion(where: "incarnation IS NOT NULL AND \(StoreContext.goesAgain)") { version in
       counts.lost += 1
       counts.offered += 1
       try record.version(version, .offered)
     }
-    for seq in lostVersions.withheld.sorted() {
-      for version in try context.keptVersions("seq = ?1", [.integer(seq)]) {
-        counts.lost += 1
-        counts.unoffered[order.heal == .off ? .off : .tableOff, default: 0] += 1
-        try record.version(version, .lost)
-      }
+    var count: Int64 = 0
+    try context.eachKeptVersion(where: StoreContext.isWithheldAnew) { version in
+      count += 1
+      try record.version(version, .lost)
+      try context.archiveWithheld(version)
     }
-    let count = lostVersions.withheld.count
     guard count > 0 else { return counts }
+    counts.lost += count
+    counts.unoffered[order.heal == .off ? .off : .tableOff, default: 0] += count
     let what = count == 1 ? "1 conflict version" : "\(count) conflict versions"
     try context.connection.note(
       [
-        "The server has lost \(what) of this device, and heal is off: salvor recover --report \(order.id) names each. They are offered when heal is on again."
+        "The server has lost \(what) of this device, and heal is off: salvor errors shows them (version-lost-on-server). They are offered when heal is on again."
       ], at: context.clock.now())
     return counts
   }
