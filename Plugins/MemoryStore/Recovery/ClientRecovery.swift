@@ -232,8 +232,8 @@ struct ClientRecovery {
           fates[name] = isOlder == true && isLost(name) ? .lost : .deleted
           if fates[name] == .lost {
             noteLoss(of: name, old)
-          } else if order.rebuild == .nothing, isOfferable(name) {
-            // Its values become a conflict version there.
+          } else if order.rebuild == .nothing, isOfferable(name) || (isLost(name) && isOwnLoss(name)) {
+            // Its values become a conflict version there, or are this device's to keep: nobody who deleted it need have seen them.
             lost[name] = change(name, .insert, old.map { ($0.name, .null, $0.value) })
           }
         case .left, .dropped:

@@ -22,7 +22,9 @@ extension ClientRecovery {
     remakeLostRows()
     offerLostRows()
     // What the server has deleted since is not lost where a request says what becomes of the row.
-    for name in lostRows where fates[name] == .deleted { lost[name] = nil }
+    for name in lostRows where fates[name] == .deleted {
+      if outstanding.contains(where: { content.requests[$0].rows.contains(name) }) { lost[name] = nil }
+    }
     remakeLostParents()
   }
 

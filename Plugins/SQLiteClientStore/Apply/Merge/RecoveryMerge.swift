@@ -226,8 +226,8 @@ final class RecoveryMerge: RecoveryRules {
       if entry.fate == .gone { return try archive.gone(entry.table, entry.key) }
       let ref = RowRef(table: entry.table.number, key: entry.key)
       let base = try rows.rows[ref].map(\.timeline.base) ?? context.currentRow(entry.table, entry.key)
-      // What was deleted or left the scope is not lost.
-      let mayBeLost = entry.fate == .row || entry.fate == .lost
+      // What left the scope is not lost. What was deleted since is, where this device wrote it: who deleted it need not have seen that.
+      let mayBeLost = try entry.fate == .row || entry.fate == .lost || isOwnUnderDelete(entry, ref, rows)
       if let was = entry.was {
         if entry.fate == .left, !rebased.contains(ref), try versions.lost(entry.table, entry.key)?.isOwn == true {
           // What this device wrote is nowhere else, and it may not offer it any more.
@@ -253,6 +253,15 @@ final class RecoveryMerge: RecoveryRules {
     counts.unoffered.merge(archive.unoffered) { $0 + $1 }
     lastCounter = archive.counter
     try context.keepCounter(lastCounter)
+  }
+
+  /// The server has deleted what this device wrote by a lost commit, and it is not offered. Where a request says what becomes of the row, that
+  /// does.
+  private func isOwnUnderDelete(_ entry: BaseWatch.Entry, _ ref: RowRef, _ rows: WorkingRows) throws -> Bool {
+    guard entry.fate == .deleted, try versions.lost(entry.table, entry.key)?.isOwn == true,
+      try offers.version(entry.table, entry.key) == nil
+    else { return false }
+    return try rows.rows[ref]?.timeline.steps.isEmpty ?? !rows.index.mayContain(entry.table, entry.key)
   }
 
   /// A client-only row whose own onDelete takes it with its parent. Its values are in what was kept before.
