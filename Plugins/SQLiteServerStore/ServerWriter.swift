@@ -121,6 +121,13 @@ actor ServerWriter {
       }
       for notice in notices { options.log(notice) }
     }
+    if before == nil, options.isFile {
+      let (list, server, now) = (blockList, opening.serverID, options.clock.now())
+      let notices = try connection.transaction(.immediate) {
+        try list.open(connection, of: server, now: now)
+      }
+      for notice in notices { options.log(notice) }
+    }
     let log = CommitLog(
       connection, catalog: catalog, incarnation: opening.incarnation, random: options.random, clock: options.clock
     ) { try catalog.clearPending(connection) }
@@ -388,7 +395,18 @@ actor ServerWriter {
 
   func deleteRemote(_ remote: RemoteID, block: Bool) throws -> Bool {
     let now = options.clock.now()
-    return try transaction(durable: true) { try $0.book.delete(remote, block: block, now: now) }
+    guard options.isFile else {
+      return try transaction(durable: true) { try $0.book.delete(remote, block: block, now: now) }
+    }
+    let list = blockList
+    return try transaction(durable: true) {
+      try list.delete(remote, block: block, $0.connection, of: $0.opening.serverID, now: now)
+    }
+  }
+
+  private var blockList: BlockList {
+    let path = options.path + blockListSuffix
+    return BlockList(path: path, mode: PrivateFile.mode(at: path))
   }
 
   func demandReset(_ remote: RemoteID, demand: Int64) throws -> Bool {

@@ -21,6 +21,34 @@ package enum Files {
     return descriptor
   }
 
+  /// The whole file.
+  package static func contents(_ path: String) throws -> [UInt8] {
+    let descriptor = FileSystem.open(path, O_RDONLY)
+    guard descriptor >= 0 else { throw failure("cannot be read", path) }
+    defer { close(descriptor) }
+    var bytes: [UInt8] = []
+    var buffer = [UInt8](repeating: 0, count: 64 << 10)
+    while true {
+      let count = readBytes(descriptor, &buffer, buffer.count)
+      guard count >= 0 else { throw failure("cannot be read", path) }
+      if count == 0 { return bytes }
+      bytes += buffer[..<count]
+    }
+  }
+
+  /// The file appears whole, or stays as it was.
+  package static func replace(_ path: String, with bytes: [UInt8], mode: mode_t) throws {
+    let placed = path + ".new"
+    _ = FileSystem.remove(placed)
+    let descriptor = try create(placed, mode: mode)
+    defer { close(descriptor) }
+    guard FileSystem.write(bytes, to: descriptor, of: placed), FileSystem.sync(descriptor, of: placed) else {
+      throw failure("cannot be written", placed)
+    }
+    guard FileSystem.rename(placed, to: path) else { throw failure("cannot be written", path) }
+    FileSystem.syncFolder(of: path)
+  }
+
   /// What `errno` says of a file.
   package static func failure(_ what: String, _ path: String) -> SalvorError {
     let isFull = errno == ENOSPC || errno == EDQUOT
@@ -29,4 +57,8 @@ package enum Files {
       "\(path) \(what): \(String(cString: strerror(errno))). Check the directory, its permissions and the disk.",
       context: ["file": path])
   }
+}
+
+private func readBytes(_ descriptor: Int32, _ bytes: UnsafeMutableRawPointer, _ count: Int) -> Int {
+  read(descriptor, bytes, count)
 }

@@ -50,6 +50,40 @@ import Testing
     try await desk.store.register(free, principal: "anna")
   }
 
+  @Test(
+    "whom an administrator keeps out stays out when a copy is put back by hand, also one that lacks no commit (semantics 5)"
+  )
+  func blocksOutliveACopyByHand() async throws {
+    let desk = try await ServerDesk(schema)
+    let (early, late, free) = (
+      RemoteID(from: SystemRandom()), RemoteID(from: SystemRandom()), RemoteID(from: SystemRandom())
+    )
+    for remote in [early, free] { try await desk.store.register(remote, principal: "anna") }
+    let copy = desk.path + ".copy"
+    try await desk.store.backup(to: copy)
+    try await desk.store.register(late, principal: "bert")
+    for remote in [early, late, free] { #expect(try await desk.store.deleteRemote(remote, block: true)) }
+    #expect(try await desk.store.deleteRemote(free, block: false))
+    let mode = try FileManager.default.attributesOfItem(atPath: desk.path + ".salvor-blocked")
+    #expect(mode[.posixPermissions] as? Int == 0o600)
+    await desk.store.close()
+    for suffix in ["", "-wal", "-shm"] { try? FileManager.default.removeItem(atPath: desk.path + suffix) }
+    try FileManager.default.copyItem(atPath: copy, toPath: desk.path)
+    for _ in 1...2 {
+      try await desk.restart()
+      for (remote, principal) in [(early, "anna"), (late, "bert")] {
+        await #expect {
+          try await desk.store.register(remote, principal: principal)
+        } throws: { ($0 as? SalvorError)?.code == .remoteBlocked }
+      }
+      try await desk.store.register(free, principal: "anna")
+    }
+    // Let in again, he stays in.
+    #expect(try await desk.store.deleteRemote(early, block: false))
+    try await desk.restart()
+    try await desk.store.register(early, principal: "anna")
+  }
+
   @Test("a database file that is moved or replaced under a running server takes nothing until it is back")
   func movedUnderTheServer() async throws {
     let (desk, copy) = try await desk()

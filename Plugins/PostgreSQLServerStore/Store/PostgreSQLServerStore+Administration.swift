@@ -17,10 +17,17 @@
       try await reading { connection, _ in try RemoteBook(connection: connection).remote(id) }
     }
 
+    /// Whom an administrator keeps out, in the folder of this process. Nil: no folder is named.
+    var blockList: BlockList? {
+      options.stateDirectory.map { BlockList(path: $0 + "/postgresql" + blockListSuffix) }
+    }
+
     public func deleteRemote(_ remote: RemoteID, block: Bool) async throws -> Bool {
       let now = options.clock.now()
+      let (list, server) = (blockList, try await present().opening.serverID)
       let isDeleted = try await updating(remote.text) {
-        try RemoteBook(connection: $0).delete(remote, block: block, now: now)
+        guard let list else { return try RemoteBook(connection: $0).delete(remote, block: block, now: now) }
+        return try list.delete(remote, block: block, $0, of: server, now: now)
       }
       try await removeLeftOver(remote)
       return isDeleted

@@ -125,7 +125,8 @@
           isRestored = true
           try book.begin(lost, now: now)
         }
-        let said = try self.applyLedger(desk, opened.opening.serverID, isRestored: isRestored)
+        let blocked = try self.blockList?.open(connection, of: opened.opening.serverID, now: now)
+        let said = try self.applyLedger(desk, opened.opening.serverID, isRestored: isRestored) + (blocked ?? [])
         if !said.isEmpty { _ = try desk.log.sweep() }
         _ = try RowProof.note(connection, opened.catalog.tables, after: 0)
         return (

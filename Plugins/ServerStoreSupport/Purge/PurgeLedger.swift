@@ -42,7 +42,7 @@ package struct PurgeLedger: Sendable {
   /// Nil: there is none. Throws `storage-corrupt` for a line that cannot be read, or does not follow the one before.
   package func read() throws -> Content? {
     guard Files.exists(path) else { return nil }
-    let bytes = try contents()
+    let bytes = try Files.contents(path)
     let isTorn = bytes.last != 0x0A
     var whole = bytes.split(separator: 0x0A, omittingEmptySubsequences: false)
     let rest = whole.popLast()?.count ?? 0
@@ -84,19 +84,13 @@ package struct PurgeLedger: Sendable {
 
   /// Appears whole, or not at all.
   package func write(_ server: ServerID, _ key: [UInt8], _ ended: PurgeEnd, _ entries: [PurgeEntry]) throws {
-    let placed = path + ".new"
-    _ = FileSystem.remove(placed)
-    let descriptor = try Files.create(placed, mode: mode)
-    defer { close(descriptor) }
     var head: [JSONValue.Member] = [
       JSONValue.Member("server", .string(server.text)), JSONValue.Member("key", .string(hexadecimal(key))),
     ]
     if ended.count > 0 {
       head += [JSONValue.Member("ended", .integer(ended.count)), JSONValue.Member("seal", .string(ended.seal))]
     }
-    try append(JSONValue.object(head).bytes + [0x0A] + lines(entries), to: descriptor, of: placed)
-    guard FileSystem.rename(placed, to: path) else { throw Files.failure("cannot be written", path) }
-    FileSystem.syncFolder(of: path)
+    try Files.replace(path, with: JSONValue.object(head).bytes + [0x0A] + lines(entries), mode: mode)
   }
 
   package func append(_ entries: [PurgeEntry]) throws {
@@ -126,20 +120,6 @@ package struct PurgeLedger: Sendable {
     }
   }
 
-  private func contents() throws -> [UInt8] {
-    let descriptor = FileSystem.open(path, O_RDONLY)
-    guard descriptor >= 0 else { throw Files.failure("cannot be read", path) }
-    defer { close(descriptor) }
-    var bytes: [UInt8] = []
-    var buffer = [UInt8](repeating: 0, count: 64 << 10)
-    while true {
-      let count = readBytes(descriptor, &buffer, buffer.count)
-      guard count >= 0 else { throw Files.failure("cannot be read", path) }
-      if count == 0 { return bytes }
-      bytes += buffer[..<count]
-    }
-  }
-
   func damaged(_ what: String) -> SalvorError {
     SalvorError(
       .storageCorrupt,
@@ -161,6 +141,3 @@ package struct PurgeLedger: Sendable {
 }
 
 // `PurgeLedger` has a `read` of its own.
-private func readBytes(_ descriptor: Int32, _ bytes: UnsafeMutableRawPointer, _ count: Int) -> Int {
-  read(descriptor, bytes, count)
-}
