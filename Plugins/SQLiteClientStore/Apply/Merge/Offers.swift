@@ -104,6 +104,7 @@ final class Offers {
 
   /// What the server kept beside rows by lost commits goes with the next upload.
   private func noteVersions(after shared: Int64) throws {
+    hasNotedVersions = true
     for table in context.catalog.tables where context.table(table)?.maintained == .dual {
       let isOffered = isOn && mode(of: table) != .off
       for (place, incarnation) in incarnations.enumerated() {
@@ -121,9 +122,13 @@ final class Offers {
     }
   }
 
+  /// What was lost before and is still to be sent is no news of a recovery in which nothing was lost.
+  private var hasNotedVersions = false
+
   /// Lines of the report, each of a change. What is held back is in the archive from here on, and is shown there.
   func recordVersions(_ record: RecoveryRecord) throws -> RecoveryCounts {
     var counts = RecoveryCounts()
+    guard hasNotedVersions else { return counts }
     try context.eachKeptVersion(where: "incarnation IS NOT NULL AND \(StoreContext.goesAgain)") { version in
       counts.lost += 1
       counts.offered += 1
