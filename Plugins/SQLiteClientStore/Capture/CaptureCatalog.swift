@@ -33,7 +33,7 @@ struct CaptureCatalog: Sendable, Hashable {
     try connection.execute(
       """
       CREATE TABLE IF NOT EXISTS salvor_table (id INTEGER PRIMARY KEY, name TEXT NOT NULL);
-      -- unknown: 1, nobody but the server knows what the rows have in it, until the table is compared (UnprovenTables).
+      -- unknown: 1, nobody but the server knows what the rows have in it, until the table is compared.
       CREATE TABLE IF NOT EXISTS salvor_column (t INTEGER NOT NULL, slot INTEGER NOT NULL, name TEXT NOT NULL, unknown INTEGER, PRIMARY KEY (t, slot));
       CREATE TABLE IF NOT EXISTS salvor_request (tag TEXT);
       """)
