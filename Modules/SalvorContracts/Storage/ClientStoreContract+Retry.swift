@@ -50,6 +50,34 @@ extension ClientStoreContract {
       try expectEqual(try await bench.archived(), [], "the archive")
     },
     on(
+      Schema(tables: [
+        Table(
+          "note", primaryKey: ["id"],
+          columns: [
+            Column("id", .text), Column("title", .text, nullable: true),
+            Column("body", .text, nullable: true, defaultValue: "empty"),
+          ])
+      ]),
+      "an insert of a row that is there by now, sent again or edited, writes what it sets, and nothing that nobody has set",
+      rule: "semantics 7; 8, Fix and retry"
+    ) { bench in
+      try await bench.write(
+        .insert("note", ["id": "n1", "body": "mine"]), .insert("note", ["id": "n2", "title": "t"]),
+        .insert("note", ["id": "n3"]))
+      try await bench.upload { _ in .conflict }
+      try await bench.download(
+        rows: [("note", ["n1", "theirs", "b"]), ("note", ["n2", "theirs", "b"]), ("note", ["n3", "theirs", "b"])])
+      let ids = try await bench.archive(3)
+      let report = try await bench.retry([ids[0], ids[2]])
+      try expectEqual(report.requests.map { $0.outcome == .nothingLeft }, [false, true], "what sets nothing")
+      try await bench.expectRows("note", [["n1", "theirs", "mine"], ["n2", "t", "empty"], ["n3", "theirs", "b"]])
+      try await bench.restart()
+      try expectChanges(try await bench.upload(), [#"update note ["body"] [n1, b, mine]"#])
+      try await bench.write(.update("note", ["n2"], ["title": .null]))
+      try expectChanges(try await bench.upload(), [#"update note ["title"] [n2, theirs, null]"#])
+      try await bench.expectRows("note", [["n1", "theirs", "mine"], ["n2", .null, "b"], ["n3", "theirs", "b"]])
+    },
+    on(
       ContractSchemas.notes(), "the later edits of its rows go with a request that is sent again",
       rule: "semantics 8, Fix and retry"
     ) { bench in

@@ -114,7 +114,7 @@ extension ClientContent {
       guard let table = schema.table(row.table) else { continue }
       var after = before[row]
       for change in members.flatMap(\.changes) where change.row == row {
-        after = change.applied(to: after, of: table)
+        after = change.made(on: after, of: table)
       }
       guard let change = change(for: RowChange(name: row, before: before[row], after: after)) else { continue }
       changes.append(change)

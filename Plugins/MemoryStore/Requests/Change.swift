@@ -38,6 +38,15 @@ struct Change: Sendable, Hashable {
     return after
   }
 
+  /// The same as a request that is made anew on the row as it is: of an insert what nobody has set takes nothing from a row that is
+  /// there (semantics 7).
+  func made(on before: Row?, of table: Table) -> Row? {
+    guard operation == .insert, let before else { return applied(to: before, of: table) }
+    var set = self
+    set.columns = columns.filter { column in table.columns.first { $0.name == column.name }?.isSet(column.new) ?? true }
+    return set.applied(to: before, of: table)
+  }
+
   /// Both say something of the same part of the row: one column, or whether it is there.
   func meets(_ other: Change) -> Bool {
     guard operation == .update, other.operation == .update else { return true }

@@ -6,13 +6,12 @@ import SalvorStorage
 /// nothing under way.
 struct QueueOptimising {
   let context: StoreContext
-  private let index: LogIndex
   private let joining: RetryJoining
+  private var index: LogIndex { joining.index }
 
-  init(_ context: StoreContext, _ index: LogIndex) throws {
+  init(_ context: StoreContext, _ joining: RetryJoining) {
     self.context = context
-    self.index = index
-    joining = try RetryJoining(context, index)
+    self.joining = joining
   }
 
   /// How many requests there are less.

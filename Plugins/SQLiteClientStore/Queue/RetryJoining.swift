@@ -6,8 +6,10 @@ import SalvorStorage
 /// (semantics 8, *Fix and retry*). In a transaction; requests are sorted.
 final class RetryJoining {
   private let context: StoreContext
-  private let index: LogIndex
+  let index: LogIndex
   private let dependence: DependenceLookup
+  /// The bases of rows that are to show what the server has in columns that their requests do not set.
+  private(set) var unset: [(table: CapturedTable, key: Key, base: SlotRow?)] = []
 
   init(_ context: StoreContext, _ index: LogIndex) throws {
     self.context = context
@@ -147,7 +149,9 @@ final class RetryJoining {
         let offers = timeline.steps.filter { members.holding($0.seq) == nil }
         var left = RowTimeline(base: timeline.base, steps: offers)
         left.rebase(on: timeline.base)
-        if let step = try insert(table, key, left.current, timeline.current) { left.steps.append(step) }
+        let made = made(timeline.steps.filter { members.holding($0.seq) != nil }, on: left.current, table)
+        if made != timeline.current { unset.append((table, key, timeline.base)) }
+        if let step = try insert(table, key, left.current, made) { left.steps.append(step) }
         left.rebase(on: timeline.base)
         if !offers.isEmpty { offered.append((table, key, left)) }
       }
@@ -181,6 +185,27 @@ final class RetryJoining {
       try context.block(dependents.filter { still.holding($0.first) == nil }, by: id)
     }
     return id
+  }
+
+  /// The row that changes make of another one. What an insert has not set takes nothing from a row that is there (semantics 7).
+  private func made(_ steps: [RowTimeline.Step], on row: SlotRow?, _ table: CapturedTable) -> SlotRow? {
+    var made = row
+    for step in steps {
+      switch step.change {
+      case .insert(let values):
+        guard var merged = made else {
+          made = values
+          continue
+        }
+        for slot in table.otherSlots where !values[slot].isNull && values[slot] != context.defaultValue(table, slot) {
+          merged[slot] = values[slot]
+        }
+        made = merged
+      case .update(let news): for (slot, value) in news { made?[slot] = value }
+      case .delete: made = nil
+      }
+    }
+    return made
   }
 
   /// Nil: nothing changes.

@@ -135,15 +135,23 @@ final class Settling {
       guard try context.hasErrors() else { return }
       let captured = try context.capturedSinceErrors()
       if captured?.isEmpty == true { return }
-      report.joined = try RetryJoining(context, try index()).joinEdited(by: captured)
+      report.joined = try joining { try $0.joinEdited(by: captured) }
     case .editedOf(let returned):
       guard !returned.isEmpty else { return }
-      report.joined = try RetryJoining(context, try index()).joinEdited(returned)
+      report.joined = try joining { try $0.joinEdited(returned) }
     case .these(let failed):
       guard !failed.isEmpty else { return }
-      report.joined = try RetryJoining(context, try index()).join(failed)
-    case .waiting: report.joinedCount = try QueueOptimising(context, try index()).run()
+      report.joined = try joining { try $0.join(failed) }
+    case .waiting: report.joinedCount = try joining { try QueueOptimising(context, $0).run() }
     }
+  }
+
+  /// What a joined request does not set is shown as the row beneath has it.
+  private func joining<Joined>(_ join: (RetryJoining) throws -> Joined) throws -> Joined {
+    let joining = try RetryJoining(context, try index())
+    let joined = try join(joining)
+    for row in joining.unset { try rows().setBase(row.table, row.key, row.base) }
+    return joined
   }
 
   private func index() throws -> LogIndex { try opened?.index ?? LogIndex(context) }
