@@ -19,6 +19,7 @@
       ["CREATE SCHEMA IF NOT EXISTS \(quoted(settings.schema))", value] + log + books.flatMap(translated)
         + [
           "CREATE INDEX IF NOT EXISTS salvor_remote_principal ON salvor_remote (principal) WHERE deleted = 0",
+          "CREATE INDEX IF NOT EXISTS salvor_remote_blocked ON salvor_remote (id) WHERE blocked = 1",
           """
           CREATE INDEX IF NOT EXISTS salvor_remote_staged ON salvor_remote (principal, staged_bytes)
             WHERE staged_bytes > 0

@@ -132,6 +132,7 @@ enum ServerDDL {
     try connection.execute(
       """
       CREATE INDEX IF NOT EXISTS salvor_remote_principal ON salvor_remote (principal) WHERE deleted = 0;
+      CREATE INDEX IF NOT EXISTS salvor_remote_blocked ON salvor_remote (id) WHERE blocked = 1;
       CREATE INDEX IF NOT EXISTS salvor_remote_staged ON salvor_remote (principal, staged_bytes) WHERE staged_bytes > 0;
       CREATE INDEX IF NOT EXISTS salvor_settled_stamp ON salvor_settled (stamp);
       CREATE INDEX IF NOT EXISTS salvor_conflict_first ON salvor_conflict (first);
