@@ -44,6 +44,8 @@
       ("salvor_remote", "UPDATE salvor_remote SET staged_sequence = NULL"),
       ("salvor_staging", "DELETE FROM salvor_staging"),
       ("salvor_blob_hint", "DELETE FROM salvor_blob"), ("salvor_blob_part", "DELETE FROM salvor_blob_part"),
+      // The blocked ones, by an index that has no others: at an opening, and where one is blocked.
+      ("salvor_remote", "WHERE blocked = 1 ORDER BY id"),
       // Offers that wait, counted for the operator.
       ("salvor_heal_waiting", "count(*)"),
     ]
