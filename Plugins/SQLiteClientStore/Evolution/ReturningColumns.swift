@@ -58,9 +58,6 @@ struct ReturningColumns {
     try connection.integer("SELECT 1 FROM salvor_retired_table WHERE name = ?1 COLLATE NOCASE", .text(table)) != nil
   }
 
-  /// Tables with columns that are gone. Their triggers are made anew for that alone.
-  var widened: Set<String> { Set(missing.map(\.table)) }
-
   // MARK: Columns with another name
 
   /// Where the application gave a column another name (`ALTER TABLE … RENAME COLUMN`), Salvor's triggers followed it, and
@@ -75,14 +72,14 @@ struct ReturningColumns {
     }
     let catalog = try CaptureCatalog.found(known, on: connection)
     var notices: [String] = []
-    for name in widened.sorted() {
+    for name in Set(missing.map(\.table)).sorted() {
       guard let table = catalog.table(name), let shape = try connection.tableShape(name),
         let names = try renames(table, shape)
       else { continue }
       for place in missing.filter({ $0.table == name }) {
         guard let now = names[place.column] else { continue }
-        try connection.execute(
-          "UPDATE \(quoted(name)) SET \(quoted(place.column)) = \(quoted(now)) WHERE \(quoted(now)) IS NOT NULL")
+        // NULL, too: the column that was added has its default.
+        try connection.execute("UPDATE \(quoted(name)) SET \(quoted(place.column)) = \(quoted(now))")
         missing.removeAll { $0 == place }
         notices.append(
           "\(name).\(place.column) is called \(now) here now, which the schema does not know. The column \(place.column) was made again, with its values; what is written to \(now) is not synchronized. Give the server a schema with renamedFrom, and rename it back here until then."
