@@ -38,8 +38,8 @@ struct Change: Sendable, Hashable {
     return after
   }
 
-  /// The same as a request that is made anew on the row as it is: of an insert what nobody has set takes nothing from a row that is
-  /// there (semantics 7).
+  /// The row after the change, which is sent again. Of an insert, NULL and the defaults do not replace what the row has
+  /// (semantics 7).
   func made(on before: Row?, of table: Table) -> Row? {
     guard operation == .insert, let before else { return applied(to: before, of: table) }
     var set = self
