@@ -48,6 +48,34 @@ extension SyncSession {
     )
   }
 
+  /// A SyncConfig came. The files that are open were examined for `tables`, and the server's answer goes on from their rows. Where a file's
+  /// tables are other ones now, no file is taken over, and the download begins anew.
+  mutating func passOverSnapshots(madeFor tables: [Table]) async throws {
+    if snapshots.isEmpty { return }
+    let now = try await store.history().tables
+    let isUnfit = snapshots.contains { snapshot in
+      tables.contains { table in
+        table.group == snapshot.group && !now.contains { $0.takesRows(ofFileFor: table) }
+      }
+    }
+    guard isUnfit else { return }
+    await taking?.closeSnapshots(removing: true)
+    snapshots = []
+    beginsAnew = true
+    if let seed {
+      passOverSeed(
+        "The server has renamed or dropped tables or columns of \(seed.group) since this application's schema was written. The group comes by rows."
+      )
+    }
+  }
+
+  /// What else the answer has is not read.
+  mutating func leave(_ pages: inout PageQueue, _ reader: ResponseReader) async {
+    await pages.end()
+    await reader.close()
+    report.bytesReceived += reader.bytesReceived
+  }
+
   private mutating func passOverSeed(_ why: String) {
     configuration.log("snapshot-unusable: client.seed: \(why)")
     report.notices.append("The file of client.seed is passed over. \(why)")
@@ -65,5 +93,17 @@ extension SyncSession {
   func closeSnapshots() async {
     if takesSnapshots, snapshots.isEmpty { return }
     await taking?.closeSnapshots(removing: false)
+  }
+}
+
+extension Table {
+  /// Rows with the columns of `before` are rows of this table; what it has more has its default.
+  fileprivate func takesRows(ofFileFor before: Table) -> Bool {
+    name == before.name && group == before.group && primaryKey == before.primaryKey
+      && before.columns.allSatisfy { column in
+        columns.contains {
+          $0.name == column.name && $0.type == column.type && ($0.nullable || !column.nullable)
+        }
+      }
   }
 }

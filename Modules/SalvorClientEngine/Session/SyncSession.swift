@@ -50,8 +50,8 @@ struct SyncSession {
   private let wholeRows: Bool
   /// What the server offers in the place of rows, not fetched yet.
   private var offered: [SnapshotOffer] = []
-  /// Nothing was downloaded: what the server held of this device's offers goes up first.
-  private var offersComeFirst = false
+  /// Nothing was downloaded: what the server held of this device's offers goes up first, or files are of other tables than before.
+  var beginsAnew = false
   /// The server made no commit of what was sent: as of which one it has it is known when the download ends.
   private var isUncommitted = false
   /// Snapshots that are here and examined: the next download goes on from them.
@@ -148,17 +148,14 @@ struct SyncSession {
     }
     do {
       try await exchangeAdopting(&session, groups)
-      if !offered.isEmpty {
-        try await fetchSnapshots(offered)
+      // Each may happen once: offers go up first, files are fetched, files are passed over.
+      for _ in 0..<3 where beginsAnew || !offered.isEmpty {
+        if !offered.isEmpty { try await fetchSnapshots(offered) }
         offered = []
         try await beginAgain(&session, groups)
         try await exchangeAdopting(&session, groups)
       }
-      if offersComeFirst {
-        offersComeFirst = false
-        try await beginAgain(&session, groups)
-        try await exchangeAdopting(&session, groups)
-      }
+      if beginsAnew { hasNewRequests = true }
       if session.state.recoveryRequired != nil { try await store.setRecoveryRequired(nil, message: "") }
     } catch let error as SalvorError where error.code == .inconsistentDownload || error.code == .blobGone {
       // What is staged cannot be made whole any more: the next session downloads from the cursors anew. Blobs that have
@@ -192,6 +189,7 @@ struct SyncSession {
   // MARK: - The exchange
 
   private mutating func beginAgain(_ session: inout ClientSession, _ groups: Set<String>?) async throws {
+    beginsAnew = false
     await store.endSession()
     session = try await beginSession(groups)
   }
@@ -321,7 +319,9 @@ struct SyncSession {
   }
 
   private mutating func take(_ config: SyncConfig, _ session: ClientSession) async throws {
+    let tables = snapshots.isEmpty ? [] : try await store.history().tables
     report.notices += try await store.adopt(config)
+    try await passOverSnapshots(madeFor: tables)
     hasAdopted = true
     // What its tables say of healing may be another thing: it is told again.
     met = nil
@@ -428,11 +428,8 @@ struct SyncSession {
             if try await meet(told) {
               // The rows that come are those of the offers: they come when what waited is settled here.
               if session.upload == nil, stagedPieces == 0 {
-                offersComeFirst = true
-                await pages.end()
-                await reader.close()
-                report.bytesReceived += reader.bytesReceived
-                return
+                beginsAnew = true
+                return await leave(&pages, reader)
               }
               hasNewRequests = true
             }
@@ -441,6 +438,7 @@ struct SyncSession {
             try await settle(UploadResults(results), session)
           } else if let config = line["config"] {
             try await take(try SyncConfig(config), session)
+            if beginsAnew { return await leave(&pages, reader) }
           } else if let next = line["position"]?.string {
             position = next
             let more = try line.optionalCount("rows") ?? 0
@@ -479,9 +477,7 @@ struct SyncSession {
       }
       try await pages.finish()
     } catch {
-      await pages.end()
-      await reader.close()
-      report.bytesReceived += reader.bytesReceived
+      await leave(&pages, reader)
       throw error
     }
     report.bytesReceived += reader.bytesReceived
