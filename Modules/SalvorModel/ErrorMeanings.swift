@@ -59,7 +59,7 @@ extension ErrorCode {
     case .snapshotUnusable:
       "A group's snapshot is not what the server named, or its rows do not fit into one. Nothing of it was used: the same synchronization goes on by rows."
     case .schemaAhead:
-      "The application's schema has renamed or dropped what the server's schema still has. Nothing is lost: the device synchronizes when the server has that schema, too."
+      "The application's schema has renamed or dropped what the server's schema still has, or the server was put back to before tables or columns that the device has. Nothing is lost: the device synchronizes when the server has that schema, too."
     case .detached:
       "Salvor was taken out of the database: its tables are plain ones. `sync`, `register` and `subscribe` take them in again, each row as a new one."
     case .keyRefused:

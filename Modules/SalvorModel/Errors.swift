@@ -105,7 +105,8 @@ public enum ErrorCode: String, Sendable, CaseIterable {
   case keyRefused = "key-refused"
   /// A snapshot of a group cannot be taken over, or none can be made of its rows; they come by rows.
   case snapshotUnusable = "snapshot-unusable"
-  /// The device's schema has renamed or dropped what the server still has: the device waits until the server has that schema.
+  /// The device's schema has renamed or dropped what the server still has, or has what the server was put back to before: the device waits
+  /// until the server has that schema.
   case schemaAhead = "schema-ahead"
 
   /// A number for tools that want one. -10400 is SQL Anywhere's own number of UPLOAD_FAILED_AT_SERVER.

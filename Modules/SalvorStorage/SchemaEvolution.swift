@@ -72,6 +72,35 @@ extension SyncConfig {
   }
 }
 
+extension SyncConfig {
+  /// Why a device whose tables are those of `known` waits for its server (decision 208): this configuration is of an earlier version, and
+  /// lacks tables or columns that `known` has and that it does not declare to be dropped. The server was put back to before it had them.
+  /// Nil: the device can take it.
+  ///
+  /// - Parameters:
+  ///   - known: the device's synchronized tables, and the version of the schema that they are of.
+  ///   - own: the application's schema.
+  public func isBehind(_ known: Schema, own: Schema) -> SalvorError? {
+    guard schemaVersion < known.version else { return nil }
+    let schema = schema(own: own)
+    var missing: [String] = []
+    for table in known.synchronized where !schema.dropped.contains(table.name) {
+      guard let now = schema.tables.table(formerly: table.name), now.maintained != .client else {
+        missing.append("the table \(table.name)")
+        continue
+      }
+      for column in table.travelling where now.column(formerly: column.name) == nil && !now.hasDropped(column.name) {
+        missing.append("the column \(table.name).\(column.name)")
+      }
+    }
+    guard !missing.isEmpty else { return nil }
+    return SalvorError(
+      .schemaAhead,
+      "The server's schema is of version \(schemaVersion), this device's of version \(known.version), and the server lacks what came since: \(missing.joined(separator: "; ")). Nothing is lost, and what is written waits. Give the server the schema that has it; or, where it is gone for good, one of a higher version than \(known.version) that names it in `dropped`. Then synchronize."
+    )
+  }
+}
+
 extension Table {
   /// Takes the columns of a later version that can be added, and the flag columns, which are nobody else's.
   fileprivate mutating func add(_ later: Table) {

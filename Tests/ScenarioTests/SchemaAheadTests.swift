@@ -235,4 +235,53 @@ struct SchemaAheadTests {
     #expect(try fleet.serverRows("form").map { $0[1] } == ["later", "waits"])
     try fleet.expectEqual(["form"], [a, b])
   }
+
+  @Test(
+    "a device that has a column or a table more waits for its server, put back to before it, and loses nothing (decision 208)",
+    arguments: [
+      ("title: \"text?\"", "title: \"text?\", color: \"text?\"", "UPDATE form SET color = '%' WHERE id = '#'"),
+      (
+        "answer:",
+        "paper: { maintained: \"dual\", primaryKey: \"id\", columns: { id: \"text\", note: \"text?\" } },\n        answer:",
+        "INSERT INTO paper VALUES ('#', '%')"
+      ),
+    ])
+  func serverPutBackToBefore(what: (old: String, new: String, write: String)) async throws {
+    func write(_ key: String, _ value: String) -> String {
+      what.write.replacing("#", with: key).replacing("%", with: value)
+    }
+    let fleet = try await started(Self.plain)
+    try fleet.serverConnection().execute(Self.rows)
+    let (a, b) = (try fleet.device("a"), try fleet.device("b"))
+    for device in [a, b] { #expect(try await device.sync().error == nil) }
+    try await fleet.backup("before")
+    let later = Self.plain.replacing("version: 1", with: "version: 2").replacing(what.old, with: what.new)
+    try await change(fleet, to: later)
+    for device in [a, b] { #expect(try await device.sync().error == nil) }
+    try await a.write(write("f1", "later"))
+    #expect(try await a.sync().error == nil)
+    try await a.write(write("f2", "waits"))
+    fleet.schemaText = Self.plain
+    try await fleet.restore("before")
+    for device in [a, b, a, b] {
+      let report = try await device.sync()
+      #expect(
+        report.error?.code == .schemaAhead && report.exitCode == 3, "\(device.name): \(report.error?.message ?? "")")
+      #expect(report.outcome != .recoveryRequired)
+    }
+    let plan = try await a.open().recoveryPlan()
+    #expect(plan.notes.contains { $0.contains("lacks what came since") })
+    try await change(fleet, to: later)
+    for device in [a, b, a, b] {
+      let error = try await device.sync().error
+      #expect(error == nil, "\(device.name): \(error.map { "\($0)" } ?? "")")
+    }
+    for device in [a, b] {
+      let found =
+        what.write.hasPrefix("UPDATE")
+        ? try device.connection().rows("SELECT id, color FROM form ORDER BY 1") : try device.rows("paper")
+      #expect(found == [["f1", "later"], ["f2", "waits"]])
+    }
+    try fleet.expectEqual(what.write.hasPrefix("UPDATE") ? ["answer"] : ["form", "paper"], [a, b])
+  }
 }

@@ -111,9 +111,11 @@ struct RecoveryPlanning {
       return plan
     }
     // What a rebuilt database would lack is what an in-place recovery would: only the rows come whole.
-    if config != nil, incident.facts.differences.isEmpty {
+    if let config, incident.facts.differences.isEmpty {
+      let known = Schema(version: incident.status.state.schemaVersion, tables: try await store.history().tables)
       plan.notes.append(
-        "the server's schema has more tables or columns, which are added first: the counts come with them")
+        config.isBehind(known, own: configuration.schema)?.message
+          ?? "the server's schema has more tables or columns, which are added first: the counts come with them")
     } else if rebuild == .nothing || incident.facts.differences.isEmpty {
       // What is uploaded before is no loss.
       let requests = plan.sent > 0 ? .keep : requests

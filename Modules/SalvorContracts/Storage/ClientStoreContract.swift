@@ -113,6 +113,34 @@ public enum ClientStoreContract {
       try expectEqual(try await bench.queued().map(\.table), ["note", "more"], "the queue")
     },
     on(
+      ContractSchemas.notes(),
+      "a SyncConfig of before columns and tables that the device has changes nothing: it waits",
+      rule: "decision 208"
+    ) { bench in
+      var schema = bench.schema
+      schema.version += 1
+      schema.tables[0].columns.append(Column("stars", .integer, nullable: true))
+      schema.tables.append(Table("more", primaryKey: ["id"], columns: [Column("id", .text)]))
+      let later = SyncConfig(schema), before = SyncConfig(bench.schema)
+      try await bench.store.adopt(later)
+      try await bench.write(.insert("note", ["id": "n1", "title": "a", "stars": 3]), .insert("more", ["id": "m"]))
+      let store = bench.store
+      let error = try await expectError(.schemaAhead, "a SyncConfig of before") { try await store.adopt(before) }
+      for name in ["stars", "more"] { try expect(error.message.contains(name), "\(name) must be named") }
+      try expectEqual(try await bench.store.status().state.configDigest, later.digest, "the digest after the refusal")
+      try await bench.restart()
+      try await bench.expectRows("note", [["n1", "a", .null, 3]])
+      try await bench.store.adopt(later)
+      try expectEqual(try await bench.queued().map(\.table), ["note", "more"], "the queue")
+      // Gone for good, by a later version's word.
+      var last = bench.schema
+      last.version += 2
+      last.tables[0].dropped = ["stars"]
+      last.dropped = ["more"]
+      try await bench.store.adopt(SyncConfig(last))
+      try await bench.expectRows("note", [["n1", "a", .null]])
+    },
+    on(
       ContractSchemas.notes(), "what the server is, is remembered; so is that a recovery is needed",
       rule: "semantics 6, 9"
     ) {

@@ -307,6 +307,7 @@ public actor MemoryClientStore: ClientStore {
   public func adopt(_ config: SyncConfig) throws -> [String] {
     var state = try read()
     let schema = config.schema(own: state.own)
+    if let error = config.isBehind(state.schema, own: state.own) { throw error }
     let current = state.current
     _ = try Constraints(schema, softForeignKeys: false)
     _ = try bringInLine(&state, schema, code: .schemaIncompatible)

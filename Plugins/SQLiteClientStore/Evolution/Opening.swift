@@ -335,9 +335,11 @@ struct Opening {
     try connection.setState(.configDelivered, .integer(delivered ? 1 : 0))
   }
 
-  /// Takes a delivered SyncConfig. Destructive differences that no rule declares throw `schema-incompatible`.
+  /// Takes a delivered SyncConfig. Destructive differences that no rule declares throw `schema-incompatible`, and one that lacks what a later
+  /// one has brought `schema-ahead`.
   func adopt(_ config: SyncConfig, _ context: StoreContext) throws -> (StoreContext, notices: [String]) {
     let schema = config.schema(own: context.own)
+    if let error = config.isBehind(context.schema, own: context.own) { throw error }
     for table in context.schema.synchronized {
       let now = schema.tables.table(formerly: table.name)
       if schema.dropped.contains(table.name) || now?.maintained ?? .client != .client { continue }

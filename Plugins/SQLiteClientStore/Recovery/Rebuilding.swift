@@ -48,7 +48,9 @@ final class Rebuilding {
     do {
       let (adopted, _) = try connection.savepoint("salvor_follow") { try opening.adopt(config, context) }
       (context.schema, context.config, context.catalog) = (adopted.schema, adopted.config, adopted.catalog)
-    } catch let error as SalvorError where [.schemaIncompatible, .schemaRefused, .cannotStand].contains(error.code) {}
+    } catch let error as SalvorError
+      where [.schemaIncompatible, .schemaAhead, .schemaRefused, .cannotStand].contains(error.code)
+    {}
   }
 
   private func rememberKeys(_ table: CapturedTable) throws {
