@@ -1,49 +1,69 @@
 import SalvorModel
 
-/// A row of the server's that this device does not show, because the row that it references did not come: that one is larger than devices
-/// take, or the server does not have it.
+/// A row of the server's that this device does not show.
 public struct LeftOutRow: Sendable, Hashable {
+  /// Why it is not here.
+  public enum Cause: Sendable, Hashable {
+    /// The row that it references did not come: that one is larger than devices take, or the server does not have it.
+    case lacks(RowPlace)
+    /// This device's table takes it and another row of the server's for one: a unique index of its own compares otherwise than the server's.
+    /// The other row, where it is known, and the constraint in SQLite's words.
+    case collides(with: RowPlace?, constraint: String)
+  }
+
   /// The row that is left out.
   public var row: RowPlace
-  /// The row that it references.
-  public var parent: RowPlace
+  /// Why.
+  public var cause: Cause
 
   /// Takes both as they are.
-  public init(row: RowPlace, parent: RowPlace) {
+  public init(row: RowPlace, cause: Cause) {
     self.row = row
-    self.parent = parent
+    self.cause = cause
   }
 }
 
 extension Sequence<LeftOutRow> {
-  /// One notice for each table and parent: how many rows, and the first of them by key.
+  /// One notice for each table and cause: how many rows, and the first of them by key.
   public var notices: [String] {
     var order: [Place] = []
     var keys: [Place: [Key]] = [:]
     for entry in self {
-      let place = Place(table: entry.row.table, parent: entry.parent)
+      let place = Place(table: entry.row.table, cause: entry.cause)
       if keys[place] == nil { order.append(place) }
       keys[place, default: []].append(entry.row.key)
     }
     var notices = order.prefix(noticesMax).map { place -> String in
       let rows = keys[place] ?? []
       let names = rows.prefix(namedMax).map(text).joined(separator: ", ") + (rows.count > namedMax ? ", …" : "")
-      let (were, they) =
-        rows.count == 1
-        ? ("The row \(names) of \(place.table) was", "It references")
-        : ("\(rows.count) rows of \(place.table) (\(names)) were", "They reference")
-      return
-        "\(were) left out. \(they) the row \(text(place.parent.key)) of \(place.parent.table), which did not come: it is larger than devices take (server.limits.rowBytesMax or blobBytesMax), or the server does not have it (PRAGMA foreign_key_check there names such rows). Mend it at the server: a synchronization that brings it brings these rows, too."
+      let isOne = rows.count == 1
+      let which =
+        isOne ? "The row \(names) of \(place.table) was" : "\(rows.count) rows of \(place.table) (\(names)) were"
+      return "\(which) left out. \(place.cause.text(isOne: isOne))"
     }
     let rest = order.dropFirst(noticesMax).reduce(0) { $0 + (keys[$1]?.count ?? 0) }
-    if rest > 0 { notices.append("\(rest) more rows were left out, since rows that they reference did not come.") }
+    if rest > 0 { notices.append("\(rest) more rows were left out for such reasons.") }
     return notices
+  }
+}
+
+extension LeftOutRow.Cause {
+  fileprivate func text(isOne: Bool) -> String {
+    switch self {
+    case .lacks(let parent):
+      return
+        "\(isOne ? "It references" : "They reference") the row \(SalvorStorage.text(parent.key)) of \(parent.table), which did not come: it is larger than devices take (server.limits.rowBytesMax or blobBytesMax), or the server does not have it (PRAGMA foreign_key_check there names such rows). Mend it at the server: a synchronization that brings it brings these rows, too."
+    case .collides(let other, let constraint):
+      let row = other.map { "the row \(SalvorStorage.text($0.key)) of \($0.table)" } ?? "another row"
+      return
+        "This device's table takes \(isOne ? "it" : "them") and \(row) for one (\(constraint)), and the server does not: a unique index of this device compares otherwise, as with COLLATE NOCASE. Give one of them another value, at the server or here, or make the index here as the server's is (between salvor capture pause and resume). The next synchronization that changes rows of the table looks again; salvor verify --repair does so at once."
+    }
   }
 }
 
 private struct Place: Hashable {
   var table: String
-  var parent: RowPlace
+  var cause: LeftOutRow.Cause
 }
 
 private let noticesMax = 20

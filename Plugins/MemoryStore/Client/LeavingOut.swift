@@ -28,7 +28,8 @@ extension ClientContent {
         meant.insert(child)
         left.append(
           LeftOutRow(
-            row: RowPlace(table: child.table, key: child.key), parent: RowPlace(table: parent.table, key: parent.key)))
+            row: RowPlace(table: child.table, key: child.key),
+            cause: .lacks(RowPlace(table: parent.table, key: parent.key))))
       }
     }
     incomplete.formUnion(left.map(\.row.table))

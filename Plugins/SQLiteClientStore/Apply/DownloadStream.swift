@@ -321,6 +321,7 @@ final class DownloadStream {
     do { try target.upsert.write(on: context.connection) } catch let error as SalvorError
       where error.isConstraintViolation
     {
+      if arrival != nil { throw NotAhead() }
       throw WorkingRows.inconsistent(context, target.table.name, try key(of: row, target, places), error.sqliteDetail)
     }
   }

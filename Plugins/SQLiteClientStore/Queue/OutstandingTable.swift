@@ -195,7 +195,8 @@ extension StoreContext {
   }
 
   /// The request is in the archive as a whole, as a displaced one: what it was before goes with it. One that was in error keeps its reason.
-  func setDisplaced(_ range: RequestRange, _ reason: DisplacementReason) throws {
+  /// - Parameter message: nil: the reason's.
+  func setDisplaced(_ range: RequestRange, _ reason: DisplacementReason, _ message: String? = nil) throws {
     let uploadLast = try connection.state(.uploadLast)?.integer ?? 0
     try change(range) { row in
       if row.isInError {
@@ -203,7 +204,7 @@ extension StoreContext {
       } else {
         // One that was sent belongs to its upload until that is settled.
         row.stateBefore = range.first <= uploadLast && !row.isApart ? .sent : nil
-        row.setReason(reason)
+        row.setReason(reason.rawValue, message ?? reason.message)
       }
       row.state = .displaced
       row.at = clock.now()

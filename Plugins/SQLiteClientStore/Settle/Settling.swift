@@ -65,11 +65,20 @@ final class Settling {
   /// Before it is forgotten which rows came.
   private func noteLeftOut(_ rows: WorkingRows) throws {
     report.leftOut = rows.leftOut
-    let left = Set(rows.leftOut.compactMap { context.catalog.table($0.row.table)?.number })
-    report.isToCompare = try IncompleteTables(context).note(left: left) { table in
+    let tables = rows.leftOut.compactMap { row in
+      context.catalog.table(row.row.table).map { (number: $0.number, cause: row.cause) }
+    }
+    let lacking = tables.filter { if case .lacks = $0.cause { true } else { false } }
+    let colliding = tables.filter { if case .collides = $0.cause { true } else { false } }
+    let incomplete = IncompleteTables(context)
+    let comes = try incomplete.note(left: Set(lacking.map(\.number))) { table in
       let written = rows.touched.writtenRows(table)
       return try connection.integer("SELECT 1 FROM \(written.from) WHERE \(written.condition) LIMIT 1") != nil
     }
+    let isFree = try incomplete.note(colliding: Set(colliding.map(\.number))) { table in
+      try rows.touched.hasWritten(table) || rows.touched.hasRemoved(table)
+    }
+    report.isToCompare = comes || isFree
   }
 
   /// Rows are in work, or a row could change although none was touched.

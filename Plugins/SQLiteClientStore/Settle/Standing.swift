@@ -14,7 +14,7 @@ extension WorkingRows {
     try doubtReferences()
     while true {
       if let culprit = try youngestInTheWay() {
-        try displace(culprit.seq, culprit.reason)
+        try displace(culprit.seq, culprit.reason, culprit.message)
         if try sweepMarks() { try doubtReferences() }
         continue
       }
@@ -23,6 +23,7 @@ extension WorkingRows {
         try displace(culprit, .constraint)
         continue
       }
+      if try leaveOutColliding() { continue }
       try returnMarked()
       try removeDanglingMarked(proof)
       let violations = rows.isEmpty ? [] : try proof.violations()
@@ -57,8 +58,23 @@ extension WorkingRows {
       leftOut.append(
         LeftOutRow(
           row: RowPlace(table: table.name, key: key),
-          parent: RowPlace(table: violation.rule.parent, key: violation.reference)))
+          cause: .lacks(RowPlace(table: violation.rule.parent, key: violation.reference))))
     }
+  }
+
+  /// Rows of the server's that this table takes for one with others of the server's: they have no base until the way is free
+  /// (decision 209). False: there are none.
+  private func leaveOutColliding() throws -> Bool {
+    if colliding.isEmpty { return false }
+    for (ref, cause) in colliding {
+      guard let work = rows[ref] else { continue }
+      try setBase(work.table, work.key, nil)
+      swept.insert(ref)
+      if work.table.deletedFlag != nil { try followBase(work.table, work.key, from: work.timeline.base, to: nil) }
+      leftOut.append(LeftOutRow(row: RowPlace(table: work.table.name, key: work.key), cause: cause))
+    }
+    colliding = []
+    return true
   }
 
   /// Rows that were written or removed plainly may have left a reference without its row: whose is known only when the rows
@@ -75,8 +91,10 @@ extension WorkingRows {
   // MARK: Leaving
 
   /// Takes the request of a change, and those that depend on it, out of the rows and the log, into the archive.
+  ///
+  /// - Parameter message: nil: the reason's.
   @discardableResult
-  func displace(_ counter: Int64, _ reason: DisplacementReason) throws -> [RequestRange] {
+  func displace(_ counter: Int64, _ reason: DisplacementReason, _ message: String? = nil) throws -> [RequestRange] {
     let culprit = try context.range(of: counter)
     let reason = try reason == .missingParent && context.isDelete(counter) ? .referenced : reason
     let leaving = try dependenceNow().dependents(of: [culprit])
@@ -86,7 +104,10 @@ extension WorkingRows {
     let last = try context.connection.lastCounter()
     for ref in refs { try takeOut(leaving, ref) }
     try context.noteLogChange(isFollowed: true)
-    for range in leaving { try context.setDisplaced(range, range.first == culprit.first ? reason : .blocked) }
+    for range in leaving {
+      let isCulprit = range.first == culprit.first
+      try context.setDisplaced(range, isCulprit ? reason : .blocked, isCulprit ? message : nil)
+    }
     try context.keepCounter(last)
     return leaving
   }

@@ -5,10 +5,13 @@ struct Trouble {
   /// The change to blame; nil: none is.
   var culprit: Int64?
   var reason: DisplacementReason
+  /// What a person is told; nil: the reason says it.
+  var message: String?
 }
 
 /// A change to blame.
 struct Culprit {
   var seq: Int64
   var reason: DisplacementReason
+  var message: String?
 }

@@ -30,12 +30,12 @@ extension WorkingRows {
     try checkChildren(of: going)
     // Of one that is to blame for several, always the same.
     return troubles.values.flatMap { $0 }.compactMap { trouble in
-      trouble.culprit.map { Culprit(seq: $0, reason: trouble.reason) }
+      trouble.culprit.map { Culprit(seq: $0, reason: trouble.reason, message: trouble.message) }
     }.max { ($0.seq, $1.reason.rawValue) < ($1.seq, $0.reason.rawValue) }
   }
 
-  private func note(_ culprit: Int64?, _ reason: DisplacementReason, _ ref: RowRef) {
-    troubles[ref, default: []].append(Trouble(culprit: culprit, reason: reason))
+  private func note(_ culprit: Int64?, _ reason: DisplacementReason, _ ref: RowRef, _ message: String? = nil) {
+    troubles[ref, default: []].append(Trouble(culprit: culprit, reason: reason, message: message))
   }
 
   // MARK: Unique values
@@ -59,10 +59,20 @@ extension WorkingRows {
       guard !others.isEmpty else { continue }
       let slots = places.uniqueSlots(work.table)[place] ?? []
       for other in others {
-        let last = [work.timeline, rows[other]?.timeline].compactMap { $0.flatMap { lastSetting(slots, $0) } }.max()
-        note(last, .constraint, ref)
+        let mine = lastSetting(slots, work.timeline)
+        let theirs = rows[other].flatMap { lastSetting(slots, $0.timeline) }
+        let last = [mine, theirs].compactMap(\.self).max()
+        note(last, .constraint, ref, Self.inTheWay(last == mine ? other.key : ref.key, slots, work.table))
       }
     }
+  }
+
+  /// The change is displaced, and that row stays.
+  private static func inTheWay(_ key: Key, _ slots: [Int], _ table: CapturedTable) -> String {
+    let columns = slots.map { table.columns[$0].name }.joined(separator: ", ")
+    let row = key.map { "\($0)" }.joined(separator: ", ").prefix(200)
+    return
+      "The row [\(row)] of \(table.name) is in its way: it has the same in \(columns). Give one of the two another value. What waits here comes back by itself when the way is free; retry it after that row has changed."
   }
 
   // MARK: References

@@ -53,6 +53,7 @@ struct UploadAcceptance {
     if outcome.results.commit == nil {
       try context.noteUncommitted(after: connection.integer("SELECT max(id) FROM salvor_history") ?? 0)
     }
+    let isFree = try IncompleteTables(context).note(accepted: accepted)
     for gap in accepted {
       report.accepted += try requestCount(gap)
       try context.forgetDigests(ofChanges: gap)
@@ -86,7 +87,7 @@ struct UploadAcceptance {
     try context.forgetLeftOut()
     try context.forgetOffers()
     report.waiting = try context.waitingCount()
-    report.asksAgain = try HeldDeletes(context).areAsked()
+    report.asksAgain = try HeldDeletes(context).areAsked() || isFree
     try forgetTimes()
     if let commit = outcome.results.commit { try connection.rememberCommit(commit, at: context.clock.now()) }
     try end()

@@ -35,6 +35,8 @@ final class WorkingRows {
   /// Rows of the server's that are not shown, because those that they reference did not come.
   var leftOut: [LeftOutRow] = []
   private var writers: [Int64: RowWriter] = [:]
+  /// Rows that were refused last, since the server's other rows stand there and no request is to blame.
+  var colliding: [(ref: RowRef, cause: LeftOutRow.Cause)] = []
   /// Tables whose digest is forgotten.
   private var changedTables: Set<Int64> = []
   /// The application's triggers fire where they are to.
@@ -71,7 +73,8 @@ final class WorkingRows {
     proof = try ReferenceProof(context, touched)
     places = RowPlaces(context, proof)
     let incomplete = IncompleteTables(context)
-    touched.recordsWritten.formUnion(try incomplete.parents(of: incomplete.numbers()))
+    touched.recordsWritten.formUnion(try incomplete.parents(of: incomplete.numbers()).union(incomplete.crowded()))
+    touched.recordsRemoved.formUnion(try incomplete.crowded())
     firing = try context.firingTables()
     // What triggers write is told from what was downloaded.
     if !firing.isEmpty { touched.recordsWritten.formUnion(context.catalog.tables.map(\.number)) }
@@ -240,15 +243,18 @@ final class WorkingRows {
   /// The requests to blame for rows that the tables refuse; what was written is taken back.
   private struct Refused: Error {
     var culprits: [Int64]
+    /// Where no request is to blame.
+    var colliding: [(ref: RowRef, cause: LeftOutRow.Cause)] = []
   }
 
   /// Writes every row that is not shown as it should be: all of them, or none.
   ///
   /// - Parameter isProven: looks at the tables as they are then; false takes it back.
-  /// - Returns: nil: it is done. Otherwise nothing is: the changes to blame for rows that the tables refuse. Throws
-  ///   `inconsistent-download` where no change is.
+  /// - Returns: nil: it is done. Otherwise nothing is: the changes to blame for rows that the tables refuse. Where none is, `colliding`
+  ///   has the rows, or it throws `inconsistent-download`.
   func written(isProven: () throws -> Bool = { true }) throws -> [Int64]? {
     let waiting = rows.filter { $0.value.shown != $0.value.timeline.current }.keys
+    colliding = []
     guard !waiting.isEmpty else { return try isProven() ? nil : [] }
     let before = rows, markedBefore = markedOut
     do {
@@ -270,6 +276,7 @@ final class WorkingRows {
       for ref in rows.keys where before[ref] == nil { places.remove(ref) }
       rows = before
       markedOut = markedBefore
+      colliding = refused.colliding
       return refused.culprits
     }
   }
@@ -308,6 +315,8 @@ final class WorkingRows {
         var culprits: [Int64] = []
         for ref in refused { if let culprit = try culprit(ref, refusals[ref]?.outcome) { culprits.append(culprit) } }
         guard !culprits.isEmpty else {
+          let colliding = try basesMayBreak ? [] : collisions(of: refused.map { ($0, refusals[$0]) })
+          if !colliding.isEmpty { throw Refused(culprits: [], colliding: colliding) }
           let ref = refused[refused.count - 1]
           let words = refusals[ref]?.words ?? ""
           throw basesMayBreak
@@ -317,6 +326,22 @@ final class WorkingRows {
         throw Refused(culprits: culprits)
       }
       waiting = refused
+    }
+  }
+
+  /// Of refused rows those that others of the server's are in the way of. In a fixed order.
+  private func collisions(of refused: [(ref: RowRef, refusal: (outcome: RowWriter.Outcome, words: String)?)]) throws
+    -> [(ref: RowRef, cause: LeftOutRow.Cause)]
+  {
+    try refused.compactMap { ref, refusal in
+      guard let refusal, refusal.outcome == .collides, let work = rows[ref], work.timeline.base != nil,
+        let row = work.timeline.current
+      else { return nil }
+      var holder: Key?
+      for unique in work.table.uniques where holder == nil {
+        holder = try holders(of: row, unique, work.table).first { $0 != ref.key }
+      }
+      return (ref, .collides(with: holder.map { RowPlace(table: work.table.name, key: $0) }, constraint: refusal.words))
     }
   }
 

@@ -54,6 +54,8 @@ enum StateName: String {
   case configDelivered, configHead
   /// Tables of which rows were left out (`IncompleteTables`): their numbers, with commas.
   case incomplete
+  /// The same of those whose rows this device's tables take for others (`IncompleteTables.crowded`).
+  case crowded
   /// `LeftOutBlobs`.
   case largeBlobs
   /// What an opening was done with that brought the file in line (`OpenedBefore`).
