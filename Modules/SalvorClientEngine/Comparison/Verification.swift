@@ -107,7 +107,7 @@ struct Verification {
     let examination = try await examine(kept, repairing: repair ? order(state) : nil)
     report.differences = examination.differences
     (report.repair, report.leftOut) = (examination.repair, examination.leftOut)
-    report.notices = examination.notices
+    report.notices += examination.notices
     for (table, digest) in zip(tables, digests) {
       report.tables.append(
         VerificationReport.Table(
@@ -219,9 +219,11 @@ extension SalvorClient {
     let names = try await tablesToVerify(groups, tables)
     let synced = await attemptSync(groups: Set(names.map(\.group)), progress: progress)
     if let error = synced.error { throw error }
+    // The synchronization may have renamed, dropped or added tables.
+    let (now, notices) = try await followed(names, isNamed: tables != nil, groups)
     let outcome = Outcome()
     let turn = await alone {
-      await outcome.set { try await self.verified(names.map(\.name), repair: repair, synced, progress) }
+      await outcome.set { try await self.verified(now, repair: repair, synced, notices, progress) }
       return SyncReport()
     }
     if let error = turn.error { throw error }
@@ -254,11 +256,30 @@ extension SalvorClient {
     return found
   }
 
+  /// What these tables are called after the synchronization, and what of them is not compared.
+  private func followed(
+    _ tables: [Table], isNamed: Bool, _ groups: Set<String>?
+  ) async throws -> (names: [String], notices: [String]) {
+    let known = try await configuration.store.history().tables
+    let gone = tables.map(\.name).filter { known.table(formerly: $0) == nil }
+    let notices = gone.map { "The server's schema has dropped the table \($0): it is not compared." }
+    let names = isNamed ? [] : try await tablesToVerify(groups, nil).map(\.name)
+    let asked = tables.compactMap { known.table(formerly: $0.name)?.name }
+    let all = names + asked.filter { !names.contains($0) }
+    guard !all.isEmpty else {
+      throw SalvorError(
+        .usage, "\(notices.joined(separator: " ")) There is nothing left to compare. salvor status names the tables.")
+    }
+    return (all, notices)
+  }
+
   private func verified(
-    _ names: [String], repair: Bool, _ synced: SyncReport, _ progress: @escaping @Sendable (SyncProgress) -> Void
+    _ names: [String], repair: Bool, _ synced: SyncReport, _ notices: [String],
+    _ progress: @escaping @Sendable (SyncProgress) -> Void
   ) async throws -> VerificationReport {
     let store = try recoveringStore()
     var report = VerificationReport()
+    report.notices = notices
     report.sync = synced
     var verification = Verification(configuration: configuration, store: store, progress: progress, report: report)
     try await verification.run(names, repair: repair)
