@@ -95,6 +95,25 @@ struct OwnMigrationTests {
     #expect(rows.count { $0[2] == "Toronto" } == 28)
   }
 
+  @Test(
+    "a NULL in a column that the application calls otherwise is NULL everywhere, also where the column has a default")
+  func renamedNull() async throws {
+    let fleet = try Fleet(schema: Fleet.visits.replacing("city: \"text?\"", with: "city: \"text? = 'Toronto'\""))
+    try await fleet.start()
+    try fleet.serverConnection().execute("INSERT INTO site VALUES ('s1', 'x', NULL, 1), ('s2', 'y', 'Ottawa', 2)")
+    let (a, b) = (try fleet.device("a"), try fleet.device("b"))
+    for device in [a, b] { #expect(try await device.sync().error == nil) }
+    await a.close()
+    try a.connection().execute("ALTER TABLE site RENAME COLUMN city TO town")
+    for device in [a, b, a] {
+      let report = try await device.sync()
+      #expect(report.error == nil && report.uploaded == 0)
+    }
+    #expect(
+      try fleet.serverConnection().rows("SELECT id, city FROM site ORDER BY 1") == [["s1", nil], ["s2", "Ottawa"]])
+    try expectEqual(fleet, [a, b])
+  }
+
   private static let without = Fleet.visits.replacing("version: 1", with: "version: 2")
     .replacing(#"city: "text?", seats: "integer = 0" } }"#, with: #"seats: "integer = 0" }, dropped: ["city"] }"#)
 

@@ -37,6 +37,8 @@ final class WorkingRows {
   private var writers: [Int64: RowWriter] = [:]
   /// Rows that were refused last, since the server's other rows stand there and no request is to blame.
   var colliding: [(ref: RowRef, cause: LeftOutRow.Cause)] = []
+  /// By table: `StoreContext.unknownSlots`, which nothing changes while rows are in work.
+  private var unknown: [Int64: Set<Int>] = [:]
   /// Tables whose digest is forgotten.
   private var changedTables: Set<Int64> = []
   /// The application's triggers fire where they are to.
@@ -92,6 +94,14 @@ final class WorkingRows {
   func prepareWrite(_ table: CapturedTable) {
     let fires = firesTriggers && firing.contains(table.number)
     if context.connection.triggersEnabled != fires { context.connection.triggersEnabled = fires }
+  }
+
+  /// The slots of columns whose values nobody here knows.
+  func unknownSlots(of table: CapturedTable) throws -> Set<Int> {
+    if let known = unknown[table.number] { return known }
+    let found = try context.unknownSlots(of: table)
+    unknown[table.number] = found
+    return found
   }
 
   // MARK: Bases

@@ -52,7 +52,7 @@ extension WorkingRows {
   /// The change of such a request.
   func change(_ table: CapturedTable, _ key: Key, as was: SlotRow?) throws -> RowChange? {
     let work = try load(table, key)
-    let unknown = try context.unknownSlots(of: table)
+    let unknown = try unknownSlots(of: table)
     let change: RowChange =
       switch (was, work.timeline.base) {
       case (nil, _): .delete
