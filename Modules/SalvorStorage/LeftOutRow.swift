@@ -6,6 +6,9 @@ public struct LeftOutRow: Sendable, Hashable {
   public enum Cause: Sendable, Hashable {
     /// The row that it references did not come: that one is larger than devices take, or the server does not have it.
     case lacks(RowPlace)
+    /// The server does not have the row that it references, and need not: this device's table alone has the foreign key, and the schema does
+    /// not name it.
+    case lacksByOwnKey(RowPlace)
     /// This device's table takes it and another row of the server's for one: a unique index of its own compares otherwise than the server's.
     /// The other row, where it is known, and the constraint in SQLite's words.
     case collides(with: RowPlace?, constraint: String)
@@ -53,6 +56,9 @@ extension LeftOutRow.Cause {
     case .lacks(let parent):
       return
         "\(isOne ? "It references" : "They reference") the row \(SalvorStorage.text(parent.key)) of \(parent.table), which did not come: it is larger than devices take (server.limits.rowBytesMax or blobBytesMax), or the server does not have it (PRAGMA foreign_key_check there names such rows). Mend it at the server: a synchronization that brings it brings these rows, too."
+    case .lacksByOwnKey(let parent):
+      return
+        "\(isOne ? "It references" : "They reference") the row \(SalvorStorage.text(parent.key)) of \(parent.table), which is not here, and this device's table has a foreign key for it that the schema does not name: the server and other devices have \(isOne ? "it" : "them"). Declare the reference in the schema (references), or make the table here without it (between salvor capture pause and resume); salvor verify --repair brings \(isOne ? "it" : "them") back then."
     case .collides(let other, let constraint):
       let row = other.map { "the row \(SalvorStorage.text($0.key)) of \($0.table)" } ?? "another row"
       return

@@ -105,7 +105,7 @@ public struct SchemaComparison: Sendable, Hashable {
       if !column.type.isKept(by: found.affinity) {
         refuse(
           table, column.name,
-          "is \(found.declaredType) in the table, \(column.type.rawValue) in the schema")
+          "is \(found.declaredType) in the table, \(column.type.rawValue) in the schema (\(column.type.fittingTypes))")
       }
       if column.nullable, found.notNull {
         refuse(table, column.name, "is NOT NULL in the table, nullable in the schema", isConstraint: true)
@@ -185,6 +185,16 @@ public struct SchemaComparison: Sendable, Hashable {
 }
 
 extension ColumnType {
+  /// The declared types that give back every value of this type, as a person looks for them (docs/guides/schema-evolution.md).
+  fileprivate var fittingTypes: String {
+    switch self {
+    case .text, .json, .timestamp: "TEXT, VARCHAR, CHAR, CLOB or BLOB fit, or no type"
+    case .integer, .boolean: "INTEGER, BIGINT or another INT, BOOLEAN, NUMERIC or BLOB fit, or no type"
+    case .real: "REAL, DOUBLE, FLOAT or BLOB fit, or no type"
+    case .blob: "BLOB, TEXT or VARCHAR fit, or no type"
+    }
+  }
+
   /// Whether a column of `affinity` gives back every value of this type as it was stored.
   func isKept(by affinity: Affinity) -> Bool {
     switch self {

@@ -63,7 +63,7 @@ struct CapturePause {
     guard let first = missing.first else { return }
     throw SalvorError(
       .schemaRefused,
-      "\(missing.joined(separator: ", ")) is not there any more, and the schema declares no rule for it (renamedFrom, dropped). Put it back, or give the server the schema that declares it and sync before the migration. Capture stays paused.",
+      "\(missing.joined(separator: ", ")) is not there any more, and the schema that this device has from its server declares no rule for it (renamedFrom, dropped). Put it back as it was, and resume. Where the server's schema declares the rule, the next synchronization renames or drops it here by itself. Capture stays paused.",
       context: ["table": first])
   }
 

@@ -192,6 +192,7 @@ struct Opening {
       try UnprovenTables(context).mark(doubtful.sorted(), servers: doubtful)
     }
     opening.notices += catalog.tables.filter { changes.newTables.contains($0.name) }.flatMap(\.keyNotices)
+    opening.notices += try ownTableNotices(changes.newTables.filter { !opening.createdTables.contains($0) }, schema)
     let keyless = try context.rowsWithoutKey(in: catalog.tables.filter { changes.newTables.contains($0.name) })
     for (table, count) in keyless.sorted(by: { $0.key < $1.key }) {
       opening.notices.append(

@@ -68,7 +68,7 @@ final class Settling {
     let tables = rows.leftOut.compactMap { row in
       context.catalog.table(row.row.table).map { (number: $0.number, cause: row.cause) }
     }
-    let lacking = tables.filter { if case .lacks = $0.cause { true } else { false } }
+    let lacking = tables.filter { if case .collides = $0.cause { false } else { true } }
     let colliding = tables.filter { if case .collides = $0.cause { true } else { false } }
     let incomplete = IncompleteTables(context)
     let comes = try incomplete.note(left: Set(lacking.map(\.number))) { table in

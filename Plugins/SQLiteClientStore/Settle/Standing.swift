@@ -55,10 +55,11 @@ extension WorkingRows {
       try setBase(table, key, nil)
       swept.insert(RowRef(table: table.number, key: key))
       if table.deletedFlag != nil { try followBase(table, key, from: base, to: nil) }
+      let parent = RowPlace(table: violation.rule.parent, key: violation.reference)
+      let isDeclared = context.table(table)?.declares(violation.rule.childColumns, violation.rule.parent) ?? true
       leftOut.append(
         LeftOutRow(
-          row: RowPlace(table: table.name, key: key),
-          cause: .lacks(RowPlace(table: violation.rule.parent, key: violation.reference))))
+          row: RowPlace(table: table.name, key: key), cause: isDeclared ? .lacks(parent) : .lacksByOwnKey(parent)))
     }
   }
 
