@@ -38,8 +38,31 @@ public struct DrawnTable: Sendable, Hashable {
     public var isNullable: Bool
   }
 
-  /// The table's name, as it stands in SQL without quotes.
+  /// Whether the schema has a table.
+  public enum Presence: String, Sendable, Hashable {
+    /// A later version of the schema has it.
+    case later
+    case there
+    /// A version of the schema has dropped it.
+    case dropped
+  }
+
+  /// A column of a later version of the schema.
+  public struct Extra: Sendable, Hashable {
+    /// The column's name.
+    public var name: String
+    /// As in the schema, e.g. `text?`.
+    public var declaration: String
+  }
+
+  /// The table's name in a simulation, and in SQL without quotes until it gets another one.
   public var name: String
+  /// The names that it got later, oldest first.
+  public var laterNames: [String] = []
+  /// The names that columns got later, oldest first, by their names in a simulation.
+  public var laterColumnNames: [String: [String]] = [:]
+  /// Whether the schema has it.
+  public var presence = Presence.there
   /// Who has the table: `dual` (both sides), `server` (devices only read it) or `client` (it never leaves the device).
   public var maintained = "dual"
   /// The group of the table; nil: the schema names none for it.
@@ -82,8 +105,10 @@ public struct DrawnTable: Sendable, Hashable {
   public var adoption: Adoption?
   /// The application of a device has a trigger that writes to the parent of each new row.
   public var touchesParent = false
-  /// A column of a later version of the schema.
-  public var hasExtra = false
+  /// Columns of later versions of the schema.
+  public var extras: [Extra] = []
+  /// Names that columns had which a version of the schema dropped.
+  public var droppedColumns: [String] = []
   /// Of `member`: the type of the keys that it names.
   public var memberType: String?
 
@@ -91,13 +116,25 @@ public struct DrawnTable: Sendable, Hashable {
   static let deletedFlag = "gone"
   static let member = "member"
 
+  /// The table's name in SQL, as this version of the schema has it.
+  var sqlName: String { laterNames.last ?? name }
+
+  /// A column's name in SQL.
+  func sqlColumn(_ column: String) -> String { laterColumnNames[column]?.last ?? column }
+
+  /// Every name that the table has had, the newest first.
+  var everyName: [String] { laterNames.reversed() + [name] }
+
+  /// Every name that a column has had, the newest first.
+  func everyName(of column: String) -> [String] { (laterColumnNames[column] ?? []).reversed() + [column] }
+
   /// Only some rows of it reach a device.
   var hasScope: Bool { hasOwner || hasOpen || hasRegion || isJoined }
 
   /// The names of the key's columns, in the order of the key.
   public var keyColumns: [String] { keyKind == .composite ? ["id", "line"] : ["id"] }
 
-  /// Every column with its declaration, in order.
+  /// Every column with its declaration, in order, by the names of the simulation.
   public var columns: [(name: String, declaration: String)] {
     var columns: [(String, String)] = []
     switch keyKind {
@@ -114,8 +151,7 @@ public struct DrawnTable: Sendable, Hashable {
     if hasRegion { columns.append(("region", "text")) }
     if let memberType { columns.append(("subject", memberType)) }
     if hasPhoto { columns.append(("photo", "blob?")) }
-    if hasExtra { columns.append(("extra", "text?")) }
-    return columns
+    return columns + extras.map { ($0.name, $0.declaration) }
   }
 
   /// With the columns that never travel.
@@ -151,8 +187,14 @@ public struct DrawnSchema: Sendable, Hashable {
   /// The table of this name; nil: there is none.
   public func table(_ name: String) -> DrawnTable? { tables.first { $0.name == name } }
 
+  /// The tables of this version.
+  public var present: [DrawnTable] { tables.filter { $0.presence == .there } }
+
   /// The tables that both sides have: all but those with `maintained` `client`.
-  public var synchronized: [DrawnTable] { tables.filter { $0.maintained != "client" } }
+  public var synchronized: [DrawnTable] { present.filter { $0.maintained != "client" } }
+
+  /// The table that has this name in SQL, or had it; nil: there is none.
+  func table(called name: String) -> DrawnTable? { tables.first { $0.everyName.contains(name) } }
 
   /// The names of the groups that synchronize.
   var groups: [String] { Set(synchronized.map { $0.group ?? "default" }).sorted() }
@@ -160,22 +202,30 @@ public struct DrawnSchema: Sendable, Hashable {
   /// The text of `schema.json5`.
   public var text: String {
     let parameters = tables.contains(where: \.hasRegion) ? " parameters: { region: \"text\" }," : ""
-    var lines = ["{ version: \(version),\(parameters) tables: {"]
-    for table in tables {
+    let dropped = tables.filter { $0.presence == .dropped }.flatMap(\.everyName)
+    let gone = dropped.isEmpty ? "" : " dropped: [\(list(dropped))],"
+    var lines = ["{ version: \(version),\(parameters)\(gone) tables: {"]
+    for table in present {
       var members: [String] = ["maintained: \"\(table.maintained)\""]
       if let group = table.group { members.append("group: \"\(group)\"") }
-      let keys = table.keyColumns.map { "\"\($0)\"" }.joined(separator: ", ")
-      members.append("primaryKey: [\(keys)]")
-      let columns = table.allColumns(self).map { "\($0.name): \"\($0.declaration)\"" }
+      members.append("primaryKey: [\(list(table.keyColumns))]")
+      if !table.laterNames.isEmpty { members.append("renamedFrom: [\(list(table.everyName.dropFirst().reversed()))]") }
+      if !table.droppedColumns.isEmpty { members.append("dropped: [\(list(table.droppedColumns))]") }
+      let columns = table.allColumns(self).map { name, declaration in
+        let names = table.everyName(of: name)
+        return names.count == 1
+          ? "\(name): \"\(declaration)\""
+          : "\(names[0]): { type: \"\(declaration)\", renamedFrom: [\(list(names.dropFirst().reversed()))] }"
+      }
       members.append("columns: { \(columns.joined(separator: ", ")) }")
       if !table.references.isEmpty {
         let references = table.references.map {
-          "\($0.column): { table: \"\($0.table)\", onDelete: \"\($0.onDelete)\" }"
+          "\($0.column): { table: \"\(self.table($0.table)?.sqlName ?? $0.table)\", onDelete: \"\($0.onDelete)\" }"
         }
         members.append("references: { \(references.joined(separator: ", ")) }")
       }
       if table.hasUnique { members.append("unique: [[\"u\"]]") }
-      if table.hasCheck { members.append("check: [\"n < 90\"]") }
+      if table.hasCheck { members.append("check: [\"\(table.sqlColumn("n")) < 90\"]") }
       if let policy = table.policy { members.append("conflicts: \"\(policy)\"") }
       if let sameKey = table.sameKey { members.append("sameKey: \"\(sameKey)\"") }
       if table.isKeySet { members.append("download: \"key-set\"") }
@@ -189,11 +239,13 @@ public struct DrawnSchema: Sendable, Hashable {
       }
       if let heal = table.heal { members.append("heal: \"\(heal)\"") }
       if table.applicationTriggersOff { members.append("applicationTriggers: \"off\"") }
-      lines.append("  \(table.name): { \(members.joined(separator: ", ")) },")
+      lines.append("  \(table.sqlName): { \(members.joined(separator: ", ")) },")
     }
     lines.append("} }")
     return lines.joined(separator: "\n")
   }
+
+  private func list(_ names: some Sequence<String>) -> String { names.map { "\"\($0)\"" }.joined(separator: ", ") }
 
   /// Draws two to five tables; `client-tables` adds `draft`, and `join-scopes` may add `member`.
   public static func draw(_ generator: inout SeededGenerator, _ swarm: Swarm) -> DrawnSchema {
@@ -239,6 +291,7 @@ public struct DrawnSchema: Sendable, Hashable {
     schema.drawColumns(generator.derived(4), swarm)
     if swarm.has(.partSyncs) { schema.drawGroups(generator.derived(5)) }
     if swarm.has(.furtherCode) { schema.drawCode(generator.derived(6)) }
+    if swarm.has(.schemaChanges) { schema.drawLater(generator.derived(7)) }
     return schema
   }
 
@@ -322,6 +375,24 @@ extension DrawnSchema {
     }
   }
 
+  /// Draws a table of a later version of the schema.
+  fileprivate mutating func drawLater(_ generator: SeededGenerator) {
+    var generator = generator
+    var table = DrawnTable(name: "later")
+    table.presence = .later
+    table.group = generator.pick(tables)?.group
+    if generator.chance(60),
+      let parent = tables.first(where: { $0.keyKind != .composite && !$0.hasScope && $0.maintained != "client" })
+    {
+      table.references.append(
+        .init(
+          column: parent.name + "_id", table: parent.name,
+          onDelete: generator.pick(["no action", "cascade", "set null"]) ?? "cascade", isNullable: true))
+    }
+    table.hasUnique = generator.chance(30)
+    tables.append(table)
+  }
+
   /// Draws triggers that write `n`, make rows and delete some. None of them fires another one of its kind.
   fileprivate mutating func drawCode(_ generator: SeededGenerator) {
     var generator = generator
@@ -358,16 +429,16 @@ extension DrawnSchema {
 
   /// What the application makes in a new file, before Salvor has seen it.
   func applicationTables() -> [String] {
-    tables.compactMap { table in
+    present.compactMap { table in
       guard let adoption = table.adoption else { return nil }
-      var parts = table.allColumns(self).map { "\($0.name) \(sql($0.declaration))" }
+      var parts = table.allColumns(self).map { "\(table.sqlColumn($0.name)) \(sql($0.declaration))" }
       parts.append("PRIMARY KEY (\(table.keyColumns.joined(separator: ", ")))")
       if table.hasUnique { parts.append("UNIQUE (u)") }
-      if table.hasCheck { parts.append("CHECK (n < 90)") }
+      if table.hasCheck { parts.append("CHECK (\(table.sqlColumn("n")) < 90)") }
       parts += table.references.map {
-        "FOREIGN KEY (\($0.column)) REFERENCES \($0.table) (id)\($0.onDelete == "no action" ? "" : " ON DELETE \($0.onDelete)")"
+        "FOREIGN KEY (\($0.column)) REFERENCES \(self.table($0.table)?.sqlName ?? $0.table) (id)\($0.onDelete == "no action" ? "" : " ON DELETE \($0.onDelete)")"
       }
-      return "CREATE TABLE \(table.name) (\(parts.joined(separator: ", ")))\(adoption.rawValue)"
+      return "CREATE TABLE \(table.sqlName) (\(parts.joined(separator: ", ")))\(adoption.rawValue)"
     }
   }
 

@@ -95,7 +95,8 @@ private struct StepDrawing {
       copy, putBack, clone, dropTriggers, deleteErrors, deleteKept, retry, reapply, withdraw, recover, deleteRemote,
       demandReset, resolve, evolveServer, evolveDevice, clockJump, verify, wait,
       powerCut, diskFault, migrate, look, subscribe, unsubscribe, leave, purge, acceptOffers, paceHealing, duel, watch,
-      setHeal, setTableHeal, syncGroups, uproot, moveTable, setHome, writeFault
+      setHeal, setTableHeal, syncGroups, uproot, moveTable, setHome, writeFault,
+      changeSchema, rebuild
   }
 
   /// The tables that a device can choose rows of.
@@ -124,7 +125,8 @@ private struct StepDrawing {
       (when(.healChanges, 8), .setHeal), (when(.healChanges, 3), .setTableHeal), (when(.partSyncs, 24), .syncGroups),
       (when(.partSyncs, 8), .uproot),
       (when(.movedTables, 2), .moveTable), (byRegion.isEmpty ? 0 : when(.groupSubscriptions, 4), .setHome),
-      (when(.writeFaults, 6), .writeFault),
+      (when(.writeFaults, 6), .writeFault), (when(.schemaChanges, 7), .changeSchema),
+      (when(.schemaChanges, 4), .evolveDevice), (when(.rebuilds, 5), .rebuild),
     ]
   }
 
@@ -214,6 +216,11 @@ private struct StepDrawing {
       return .writeFault(
         device: device, statements: statements(device, id, &own),
         plan: .init(fault: fault, call: 1 + own.below(own.pick([3, 12]) ?? 3), times: times))
+    case .changeSchema: return .changeSchema(.draw(&own, tables: schema.tables.count))
+    case .rebuild:
+      return .rebuild(
+        device: device, table: own.below(schema.tables.count), own.pick(Step.Rebuilding.allCases) ?? .makesAnew,
+        pauses: own.chance(40))
     case .leave: return .leave(device)
     case .purge: return .purge(place: own.below(100))
     case .acceptOffers: return .acceptOffers(table: own.chance(50) ? own.pick(schema.tables)?.name : nil)

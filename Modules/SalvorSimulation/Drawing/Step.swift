@@ -13,6 +13,18 @@ public struct Step: Sendable, Hashable {
     public var restartsServer = false
   }
 
+  /// What an application makes of a table of its device.
+  public enum Rebuilding: String, Sendable, Hashable, CaseIterable {
+    /// The same table, made anew.
+    case makesAnew = "makes a table anew"
+    /// The column `n` has another name, which no schema says.
+    case renamesColumn = "renames a column"
+    /// The column `n` is gone.
+    case dropsColumn = "drops a column"
+    /// A generated column more.
+    case addsGenerated = "adds a generated column"
+  }
+
   /// What is done. A device is a place in `History.devices`; a slot is the number of a backup or copy, 0 or 1.
   public enum Action: Sendable, Hashable {
     /// An application's transaction on a device.
@@ -77,6 +89,10 @@ public struct Step: Sendable, Hashable {
     case uproot(device: Int, place: Int)
     /// The server's schema has the table in another group; nil: `default`.
     case moveTable(table: Int, group: String?)
+    /// The server has the next version of its schema.
+    case changeSchema(SchemaChange)
+    /// The application makes a table anew, or changes a column of it; `pauses`: as it should.
+    case rebuild(device: Int, table: Int, Rebuilding, pauses: Bool)
     /// The device's configuration names the server's schema of now.
     case evolveDevice(Int)
     /// The device's clock is set forward, or back where `hours` is below 0. Time itself stays.
@@ -220,6 +236,10 @@ extension Step: CustomStringConvertible {
     case .writeFault(let number, let statements, let plan):
       return
         "sqlite3 \(device(number)).db \"PRAGMA foreign_keys=ON; BEGIN; \(statements.joined(separator: "; ")); COMMIT\"   # \(plan.fault.rawValue) at call \(plan.call), \(plan.times) times"
+    case .changeSchema(let change): return "# the server's next schema: \(change)"
+    case .rebuild(let number, let table, let kind, let pauses):
+      return
+        "# \(device(number)): the application \(kind.rawValue), of table \(table)\(pauses ? ", between salvor capture pause and resume" : "")"
     case .evolveDevice(let number): return "# \(device(number)) gets the server's schema"
     case .clockJump(let number, let hours): return "# the clock of \(device(number)) jumps by \(hours) h"
     case .verify(let number): return "salvor verify --config \(device(number)).json5"

@@ -153,6 +153,10 @@ public enum Feature: String, Sendable, Hashable, CaseIterable {
   case writeFaults = "write-faults"
   /// The application has triggers that write into the row's own table, into others, and delete.
   case furtherCode = "further-code"
+  /// Later versions of the server's schema rename, drop and add tables and columns.
+  case schemaChanges = "schema-changes"
+  /// Applications make their tables anew, and change columns.
+  case rebuilds
 
   static let later: Set<Feature> = newest.union(healing).union(byName).union([
     .powerCuts, .diskFaults, .adoptedTables, .applicationCode, .migrations, .looks, .validators, .watches,
@@ -164,7 +168,7 @@ public enum Feature: String, Sendable, Hashable, CaseIterable {
 
   /// Only in swarms that have them by name, so that what a seed draws elsewhere stays what it was.
   static let byName: Set<Feature> = wide.union([
-    .snapshots, .specification, .restoreInPlace, .healChanges, .furtherCode,
+    .snapshots, .specification, .restoreInPlace, .healChanges, .furtherCode, .schemaChanges, .rebuilds,
   ])
 
   /// Those of the swarms `groups` and `wide`.
@@ -221,6 +225,11 @@ public struct Swarm: Sendable, Hashable {
       .specification, .parameterScopes, .joinScopes, .subscriptions, .messageFaults, .pairs, .twoProcesses, .crashes,
       .writesMeanwhile, .watches, .serverRestore, .missingTriggers, .smallChunks,
     ]),
+    "schemas": plain.union([
+      .schemaChanges, .rebuilds, .adoptedTables, .migrations, .missingTriggers, .validators, .archiveCommands,
+      .conflictsResolved, .serverRestore, .trim, .deviceRestore, .clones, .strategies, .recoverByHand, .flags, .blobs,
+      .parameterScopes, .joinScopes, .subscriptions, .smallChunks, .crashes, .messageFaults, .writesMeanwhile, .looks,
+    ]),
     "wide": all.union(Feature.wide),
     "files": plain.union([
       .snapshots, .serverRestore, .trim, .strategies, .recoverByHand, .remotesDeleted, .deviceRestore, .crashes,
@@ -264,6 +273,7 @@ public struct Swarm: Sendable, Hashable {
     if named.contains(.consent) { always += [.consent, .policies] }
     if named.contains(.healChanges) { always.append(.healChanges) }
     if named.contains(.furtherCode) { always.append(.furtherCode) }
+    if named.contains(.schemaChanges) { always.append(.schemaChanges) }
     if named.contains(.partSyncs) { always += [.partSyncs, .groups, .references, .setNull] }
     return Swarm(features: Set(features + chosen(true, &own) + always), steps: steps, devices: devices)
   }

@@ -57,6 +57,8 @@ struct HealOracle: Sendable {
   private var versions: [(name: RowName, note: String, device: Int, epoch: Int)] = []
   /// What somebody wrote after a restore, and a version that the restore had taken stood in its place later.
   private var overwritten: [(name: RowName, note: String, by: String, epoch: Int)] = []
+  /// The notes that came into each row of the server, also within one step, and the step in which each first did.
+  private var passed: [RowName: [String: Int]] = [:]
   /// Notes that a person has sent again.
   private var sentAgain: Set<String> = []
   private let notePlaces: [String: Int]
@@ -126,12 +128,19 @@ struct HealOracle: Sendable {
     }
   }
 
+  /// A note came into a row of the server.
+  mutating func came(_ note: String, into name: RowName, step: Int) {
+    if passed[name]?[note] == nil { passed[name, default: [:]][note] = step }
+  }
+
   mutating func sentAgain(_ note: String) { sentAgain.insert(note) }
 
   private mutating func noteOverwritten(_ name: RowName, _ old: [Value]?, _ new: [Value]?) {
     guard let restore = restores.last, let old = note(old, name), let new = note(new, name), old != new,
       wasLost(new, name), !wasLost(old, name), !sentAgain.contains(new),
-      let written = lineage.first(where: { $0.name == name && note($0.row, name) == old }), written.step > restore.step
+      let written = lineage.first(where: { $0.name == name && note($0.row, name) == old }), written.step > restore.step,
+      // Else it is a lost one, too: another note stood in its place when the step was over.
+      passed[name]?[old].map({ $0 > restore.step }) ?? true
     else { return }
     overwritten.append((name, old, new, restores.count))
   }

@@ -45,6 +45,11 @@ struct LostDeletes: Sendable {
     }.sorted()
   }
 
+  /// It compared rows: of those that it has no more it does not know who took them.
+  mutating func compared(_ device: Int, _ after: Contents) {
+    shown[device].formIntersection(Set(after.keys).union(known[device]))
+  }
+
   mutating func synchronized(_ device: Int, _ after: Contents, _ server: Contents) {
     shown[device].formUnion(after.keys.filter { tables.contains($0.table) })
     known[device].formUnion(shown[device].filter { after[$0] == nil && server[$0] == nil && gone.contains($0) })

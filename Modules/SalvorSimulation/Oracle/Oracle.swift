@@ -162,6 +162,12 @@ struct Oracle {
     for device in pending.indices { pending[device][name] = nil }
   }
 
+  /// A version of the schema has the table no more: the server's rows of it are nobody's to ask for.
+  mutating func dropped(_ table: String) {
+    deleted.formUnion(server.keys.filter { $0.table == table })
+    server = server.filter { $0.key.table != table }
+  }
+
   func isPurged(_ name: RowName) -> Bool { purged.contains(name) }
 
   mutating func configured(_ heal: [[String: HealMode]]) { self.heal.configured(heal, step: step ?? -1) }
@@ -222,6 +228,7 @@ struct Oracle {
     for event in events where event.note.contains(".") {
       let (name, note) = (event.name, event.note)
       seen[name, default: []].insert(note)
+      heal.came(note, into: name, step: step ?? .max)
       judgeRefusal(name, note)
       if course[name]?.last == note { continue }
       judgeScope(event)
@@ -300,10 +307,12 @@ struct Oracle {
   /// A device has synchronized without an error; `before`: what it showed then.
   ///
   /// - Parameters:
+  ///   - byComparing: it recovered. What it compares says of a row that is not there neither that it was deleted nor that it was lost.
   ///   - recovered: by a strategy that keeps account, since the server had lost commits.
   ///   - archived: the rows whose deletes are in the archive.
   mutating func deletesAfterSync(
-    _ device: Int, _ before: Contents, _ after: Contents, recovered: Bool, archived: () -> Set<RowName>
+    _ device: Int, _ before: Contents, _ after: Contents, byComparing: Bool, recovered: Bool,
+    archived: () -> Set<RowName>
   ) {
     if recovered {
       let archived = archived()
@@ -311,6 +320,7 @@ struct Oracle {
         report(.disappeared, "the delete of row \(name), which the server lost, is in no archive of d\(device)")
       }
     }
+    if byComparing { deletes.compared(device, after) }
     deletes.synchronized(device, after, server)
   }
 

@@ -190,7 +190,8 @@ final class SimulatedDevice: @unchecked Sendable {
 
   /// The regions of a table that the device asks for, of the table or of its group; nil: all that it may have.
   func subscribedRegions(_ table: DrawnTable) throws -> [Value]? {
-    let target = "target IN ('\(table.name)', '\(table.group ?? "default")')"
+    let names = (table.everyName + [table.group ?? "default"]).map { "'\($0)'" }
+    let target = "target IN (\(names.joined(separator: ", ")))"
     guard try !database().rows("SELECT 1 FROM salvor_subscribed WHERE \(target)").isEmpty else { return nil }
     let rows = try database().rows(
       """
@@ -204,7 +205,7 @@ final class SimulatedDevice: @unchecked Sendable {
   func flagged(_ table: DrawnTable) throws -> (flagged: Set<RowName>, all: Set<RowName>) {
     let keys = table.keyColumns.joined(separator: ", ")
     var (flagged, all): (Set<RowName>, Set<RowName>) = ([], [])
-    for row in try database().rows("SELECT coalesce(\(DrawnTable.dirtyFlag), 0) <> 0, \(keys) FROM \(table.name)") {
+    for row in try database().rows("SELECT coalesce(\(DrawnTable.dirtyFlag), 0) <> 0, \(keys) FROM \(table.sqlName)") {
       let name = RowName(table: table.name, key: row.dropFirst().map(literal).joined(separator: ", "))
       all.insert(name)
       if row[0] == 1 { flagged.insert(name) }

@@ -43,6 +43,7 @@ extension World {
   @discardableResult
   func program(_ statements: [String]) throws -> [Specification.Move] {
     let before = try serverContents()
+    let statements = try adapted(statements, serverDatabase())
     let moves = try transact(try serverDatabase(), statements, "a program on the server") {
       try self.serverContents()
     }
@@ -63,6 +64,7 @@ extension World {
     if device.schema.hasCode, try database.rows(triggers) != count { oracle.lostTriggers(device.number) }
     let before = try device.contents()
     let waited = try device.dirtyRows()
+    let statements = try adapted(statements, database)
     let moves = try transact(database, statements, device.name) { try device.contents() }
     try noteWrites(device, statements, before, waited)
     return moves

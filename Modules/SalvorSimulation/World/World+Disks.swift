@@ -48,6 +48,7 @@ extension World {
   func failWrite(_ device: SimulatedDevice, _ statements: [String], _ plan: MachineDisk.Plan) async throws {
     if try !device.isMade() { try await open(device) }
     guard let disk = device.disk, try device.isMade() else { return }
+    let statements = try adapted(statements, device.database())
     let (before, waited) = (try device.contents(), try device.dirtyRows())
     let database = try device.database()
     // A power cut may take with it what Salvor wrote before: nothing of that has to be synced.
@@ -94,7 +95,7 @@ extension World {
     try await expecting(device, allowing: [.usage, .recoveryRequired]) { client in
       if pauses { _ = try await client.pauseCapture() }
       do {
-        try device.database().execute(statement)
+        for statement in try self.adapted([statement], device.database()) { try device.database().execute(statement) }
       } catch {
         self.trace.add("  \(device.name): \(self.shown(error))")
       }

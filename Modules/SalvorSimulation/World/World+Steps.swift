@@ -83,11 +83,12 @@ extension World {
       devices[number].clock.jump(milliseconds: Int64(hours) * 3_600_000)
     case .resolveConflicts(let keepServer): try await resolveConflicts(keepServer: keepServer)
     case .evolveServer(let table):
-      guard serverSchema.tables[table].maintained != "client", !serverSchema.tables[table].hasExtra else { return }
+      guard serverSchema.tables[table].maintained != "client", serverSchema.tables[table].extras.isEmpty else { return }
       await stopServer()
-      serverSchema.tables[table].hasExtra = true
+      serverSchema.tables[table].extras = [.init(name: "extra", declaration: "text?")]
       serverSchema.version += 1
       try await startServer()
+    case .changeSchema(let change): try await changeSchema(change, number: step.id)
     default: try await performOnDevice(step)
     }
   }
@@ -142,24 +143,28 @@ extension World {
       try await failDisk(devices[number], atServer: atServer, plan)
     case .migrate(let number, let statement, let pauses):
       try await migrate(devices[number], statement, pauses: pauses)
+    case .rebuild(let number, let table, let kind, let pauses):
+      try await rebuild(devices[number], table, kind, pauses: pauses, number: step.id)
     case .look(let number): try await look(devices[number])
-    case .subscribe(let number, let table, let region):
+    case .subscribe(let number, let target, let region):
+      guard devices[number].hasDatabase else { return }
+      let table = try called(target, devices[number])
       let choose: @Sendable (SalvorClient) async throws -> Void = { client in
         let choice = region.map { $0 == "setting:home" ? .setting("home") : Subscription.Choice.value(.text($0)) }
         _ = try await client.subscribe(table, choice.map { ["region": $0] } ?? [:])
       }
-      guard devices[number].hasDatabase else { return }
-      try await expecting(devices[number], allowing: [], choose)
+      try await expecting(devices[number], allowing: withoutTable, choose)
       await specify { try await $0.act(devices[number], choose) }
-    case .unsubscribe(let number, let table, let region):
+    case .unsubscribe(let number, let target, let region):
+      guard devices[number].hasDatabase else { return }
+      let table = try called(target, devices[number])
       let giveUp: @Sendable (SalvorClient) async throws -> Void = { client in
         do {
           guard let region else { return _ = try await client.unsubscribe(allOf: table) }
           try await client.unsubscribe(table, ["region": .value(.text(region))])
         } catch let error as SalvorError where error.code == .notFound {}
       }
-      guard devices[number].hasDatabase else { return }
-      try await expecting(devices[number], allowing: [], giveUp)
+      try await expecting(devices[number], allowing: withoutTable, giveUp)
       await specify { try await $0.act(devices[number], giveUp) }
     default: try await performOnQueue(step)
     }
@@ -180,7 +185,8 @@ extension World {
       try await expecting(devices[number], allowing: [.cannotStand, .outcomeUnknown]) { client in
         guard let entry = try await client.errorArchive().first(where: { $0.state == .kept }) else { return }
         for change in try await client.request(entry.id) {
-          for value in change.after where value.name == "note" {
+          let note = self.serverSchema.table(called: change.table)?.everyName(of: "note") ?? ["note"]
+          for value in change.after where note.contains(value.name) {
             if let note = value.value.string { self.oracle.reapplied(self.rowName(change), note) }
           }
         }
@@ -275,7 +281,7 @@ extension World {
     if !isPart {
       oracle.deletesAfterSync(
         device.number, before.contents, (try? device.contents()) ?? [:],
-        recovered: isRemembered && report.recovery?.reason == .serverRestored
+        byComparing: report.recovery != nil, recovered: isRemembered && report.recovery?.reason == .serverRestored
       ) { ((try? device.archivedDeletes()) ?? []).union((try? heldDeletes()) ?? []) }
     }
     oracle.lost(device.number, before.contents, (try? device.contents()) ?? [:]) {
@@ -298,7 +304,7 @@ extension World {
     return Set(
       try held.map { row in
         let key = try JSONValue(parsing: Array((row[1].string ?? "").utf8)).array?.compactMap(\.rowValue) ?? []
-        return RowName(table: row[0].string ?? "", key: key.map(literal).joined(separator: ", "))
+        return rowName(row[0].string ?? "", key)
       })
   }
 
@@ -337,7 +343,8 @@ extension World {
     case .serverRestored, .serverReplaced, .clientRewound: wentBack
     case .historyTrimmed: wentBack || happened("trim", "wait")
     case .operatorRequested: happened("demandReset", "recover")
-    case .schemaIncompatible: happened("evolveServer", "evolveDevice", "migrate", "disk", "writeFault")
+    case .schemaIncompatible:
+      happened("evolveServer", "evolveDevice", "migrate", "disk", "writeFault", "changeSchema", "rebuild")
     case .localCorruption: happened("disk", "writeFault")
     }
   }
@@ -450,8 +457,20 @@ extension World {
   // MARK: The queue and the archive
 
   func rowName(_ change: QueuedRequest) -> RowName {
-    RowName(table: change.table, key: change.key.map(literal).joined(separator: ", "))
+    rowName(change.table, change.key)
   }
+
+  private func rowName(_ table: String, _ key: [Value]) -> RowName {
+    RowName(table: serverSchema.table(called: table)?.name ?? table, key: key.map(literal).joined(separator: ", "))
+  }
+
+  /// A table as the device has it, or a group.
+  private func called(_ target: String, _ device: SimulatedDevice) throws -> String {
+    try names(in: device.database())?.tables[target]?.name ?? target
+  }
+
+  /// What a device says of a table that a version of its schema has dropped.
+  private var withoutTable: Set<ErrorCode> { happened.contains("changeSchema") ? [.notFound, .usage] : [] }
 
   /// The first entry, and what has to go with it; false: there was none.
   @discardableResult
@@ -539,7 +558,7 @@ extension World {
     guard let serverStore, let engine = server?.engine else { return }
     for version in try await serverStore.conflicts(after: 0, limit: 100, state: .open) {
       for column in version.client.columns where !keepServer {
-        for row in [RowName(table: version.table, key: version.key.map(literal).joined(separator: ", "))] {
+        for row in [rowName(version.table, version.key)] {
           for note in notes(in: "\(column)") { oracle.resolved(row, note) }
         }
       }

@@ -202,13 +202,14 @@ final class World: DeviceSurroundings, @unchecked Sendable {
       "CREATE TABLE IF NOT EXISTS watched (id INTEGER PRIMARY KEY AUTOINCREMENT, tab TEXT, key TEXT, note TEXT, owner TEXT, region TEXT)"
     )
     for table in serverSchema.synchronized {
+      let note = "NEW.\(table.sqlColumn("note"))"
       let key = table.keyColumns.map { "quote(NEW.\($0))" }.joined(separator: " || ', ' || ")
       let (owner, region) = (table.hasOwner ? "NEW.owner" : "NULL", table.hasRegion ? "NEW.region" : "NULL")
       for (name, event) in [("i", "INSERT"), ("u", "UPDATE")] {
         try database.execute(
           """
-          CREATE TRIGGER IF NOT EXISTS watch_\(name)_\(table.name) AFTER \(event) ON \(table.name) WHEN NEW.note IS NOT NULL
-          BEGIN INSERT INTO watched (tab, key, note, owner, region) VALUES ('\(table.name)', \(key), NEW.note, \(owner), \(region)); END
+          CREATE TRIGGER IF NOT EXISTS watch_\(name)_\(table.name) AFTER \(event) ON \(table.sqlName) WHEN \(note) IS NOT NULL
+          BEGIN INSERT INTO watched (tab, key, note, owner, region) VALUES ('\(table.name)', \(key), \(note), \(owner), \(region)); END
           """)
       }
     }
@@ -245,19 +246,25 @@ final class World: DeviceSurroundings, @unchecked Sendable {
 
   func contents(_ database: any SimulatedDatabase, _ schema: DrawnSchema, isServer: Bool) throws -> Contents {
     var contents: Contents = [:]
-    for table in schema.tables where !isServer || table.maintained != "client" {
-      let columns = table.columnList(schema).map(\.name)
+    let names = try names(in: database)
+    for table in schema.present where !isServer || table.maintained != "client" {
+      let called = names.map { $0.tables[table.name] } ?? SQLNames.Table(name: table.name, columns: [:], extras: [])
+      // A file of another version has it not.
+      guard let called else { continue }
+      let columns = table.columnList(schema).map { column in
+        names == nil ? column.name : called.columns[column.name] ?? "NULL"
+      }
       // A row with the mark is deleted, as far as the application goes.
       let condition = table.hasFlags && !isServer ? " WHERE coalesce(\(DrawnTable.deletedFlag), 0) = 0" : ""
       func rows(_ columns: [String]) throws -> [[Value]] {
-        try database.rows("SELECT \(columns.joined(separator: ", ")) FROM \(table.name)\(condition)")
+        try database.rows("SELECT \(columns.joined(separator: ", ")) FROM \(called.name)\(condition)")
       }
       let found: [[Value]]
       do { found = try rows(columns) } catch {
         // A file that was put back has the columns of then, until it is opened with the schema of now.
         let there = Set(
-          try database.rows("SELECT name FROM pragma_table_info('\(table.name)')").map { $0[0].description })
-        guard columns.contains(where: { !there.contains($0) }) else { throw error }
+          try database.rows("SELECT name FROM pragma_table_info('\(called.name)')").map { $0[0].description })
+        guard names == nil, columns.contains(where: { !there.contains($0) }) else { throw error }
         found = try rows(columns.map { there.contains($0) ? $0 : "NULL" })
       }
       for row in found {
@@ -270,8 +277,9 @@ final class World: DeviceSurroundings, @unchecked Sendable {
 
   /// A row that a view of Salvor's names: a key of one column as it is, of several as SQL literals.
   func rowName(_ table: String, _ key: Value) -> RowName {
-    let isComposite = serverSchema.table(table)?.keyKind == .composite
-    return RowName(table: table, key: isComposite ? key.description : literal(key))
+    let called = serverSchema.table(called: table)
+    let isComposite = called?.keyKind == .composite
+    return RowName(table: called?.name ?? table, key: isComposite ? key.description : literal(key))
   }
 
   /// The rows of the server that a device should have.
@@ -279,7 +287,7 @@ final class World: DeviceSurroundings, @unchecked Sendable {
     let (schema, principal) = (device.schema, Value.text(device.settings.principal))
     let regions = (SimulatedAuthentication.regions[device.settings.principal] ?? []).map(Value.text)
     var reach: [String: [Value]] = [:]
-    for table in schema.tables where table.hasRegion {
+    for table in schema.present where table.hasRegion {
       let subscribed = try device.subscribedRegions(table)
       reach[table.name] = subscribed.map { subscribed in regions.filter(subscribed.contains) } ?? regions
     }
