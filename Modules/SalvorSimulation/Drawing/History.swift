@@ -218,9 +218,10 @@ private struct StepDrawing {
         plan: .init(fault: fault, call: 1 + own.below(own.pick([3, 12]) ?? 3), times: times))
     case .changeSchema: return .changeSchema(.draw(&own, tables: schema.tables.count))
     case .rebuild:
-      return .rebuild(
-        device: device, table: own.below(schema.tables.count), own.pick(Step.Rebuilding.allCases) ?? .makesAnew,
-        pauses: own.chance(40))
+      let kind = own.pick(Step.Rebuilding.allCases) ?? .makesAnew
+      // Between pause and resume Salvor would refuse a table without one of its columns.
+      let pauses = kind != .dropsColumn && own.chance(40)
+      return .rebuild(device: device, table: own.below(schema.tables.count), kind, pauses: pauses)
     case .leave: return .leave(device)
     case .purge: return .purge(place: own.below(100))
     case .acceptOffers: return .acceptOffers(table: own.chance(50) ? own.pick(schema.tables)?.name : nil)

@@ -84,7 +84,7 @@ extension World {
       let synchronized = Set(device.schema.synchronized.map(\.name))
       let found = try device.contents().filter { synchronized.contains($0.key.table) }
       oracle.compare(device.number, expected: try expected(device), found: found, except: strictly ? [] : dirty)
-      for table in device.schema.tables where table.hasFlags {
+      for table in device.schema.present where table.hasFlags {
         let rows = try device.flagged(table)
         for name in rows.flagged.symmetricDifference(dirty.intersection(rows.all)).sorted().prefix(2) {
           oracle.report(.report, "\(device.name): the dirty column of row \(name) says what is not so")

@@ -46,7 +46,14 @@ extension World {
         if database.isInTransaction { try database.execute("ROLLBACK") }
       }
       try database.execute("PRAGMA foreign_keys = ON")
-      if pauses { _ = try await client.resumeCapture() }
+      guard pauses else { return }
+      do {
+        _ = try await client.resumeCapture()
+      } catch let error as SalvorError where error.code == .schemaRefused && kind == .renamesColumn {
+        trace.add("  \(device.name): \(shown(error))")
+        try database.execute("ALTER TABLE \(there.name) RENAME COLUMN own\(number) TO \(there.columns["n"] ?? "n")")
+        _ = try await client.resumeCapture()
+      }
     }
     if try database.rows(triggers) != count { oracle.lostTriggers(device.number) }
     trace.add("  \(device.name): \(before.count) rows before, \(try device.contents().count) after")

@@ -247,7 +247,8 @@ final class World: DeviceSurroundings, @unchecked Sendable {
   func contents(_ database: any SimulatedDatabase, _ schema: DrawnSchema, isServer: Bool) throws -> Contents {
     var contents: Contents = [:]
     let names = try names(in: database)
-    for table in schema.present where !isServer || table.maintained != "client" {
+    // A device has a dropped table until it hears of that from the server.
+    for table in isServer ? schema.synchronized : schema.tables where names != nil || table.presence == .there {
       let called = names.map { $0.tables[table.name] } ?? SQLNames.Table(name: table.name, columns: [:], extras: [])
       // A file of another version has it not.
       guard let called else { continue }
