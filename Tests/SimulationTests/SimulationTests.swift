@@ -86,6 +86,17 @@ struct SimulationTests {
     }
   }
 
+  @Test("no history breaks a rule where schemas go on and applications make their tables anew (semantics 5)")
+  func schemas() throws {
+    let report = try SimulateProcess.run("--swarm", "schemas", "--seeds", "1-\(seeds / 2)", "--json").json
+    for met in [
+      "schema renameTable", "schema renameColumn", "schema dropTable", "schema dropColumn", "evolveDevice", "rebuild",
+    ] {
+      #expect((report["met"]?[met]?.integer ?? 0) > 0, "\(met)")
+    }
+    expectKnown(report, swarm: "schemas")
+  }
+
   @Test("the specification of the stores, which does the same beside, has the same rows (semantics 2 to 8)")
   func specification() throws {
     let report = try SimulateProcess.run("--swarm", "specification", "--seeds", "1-\(seeds / 2)", "--json").json
@@ -128,8 +139,8 @@ struct SimulationTests {
   }
 
   @Test(
-    "the oracle of healing: a lost value that stands beside a newer copy's row, column by column, has come back; a key that a program gives",
-    arguments: [("heal", "8120192"), ("settings", "9251003")])
+    "the oracle of healing: a lost value that stands beside a newer copy's row, column by column, has come back; a key that a program gives; rows that are compared; two notes in one step",
+    arguments: [("heal", "3105"), ("heal", "3342"), ("heal", "8120192"), ("settings", "9251003")])
   func healingMended(swarm: String, seed: String) throws {
     let report = try SimulateProcess.run("--swarm", swarm, "--seeds", seed, "--json").json
     #expect(report["violations"]?.array?.isEmpty == true, "\(report["violations"]?.text ?? "")")
