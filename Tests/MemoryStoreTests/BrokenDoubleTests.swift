@@ -11,15 +11,21 @@ import Testing
     "count for offers of many rows, too", "a row that is too large to be sent", "a circle in a large upload",
   ]
 
-  /// Whether any case fails; it ends with the first. The longest ones come last.
-  static func isCaught<Subject>(_ cases: [ContractCase<Subject>], _ subject: Subject) async -> Bool {
+  /// Whether any case fails; it ends with the first. The one that `named` begins comes first, and it is the one that fails; the
+  /// longest ones come last.
+  static func isCaught<Subject>(
+    _ cases: [ContractCase<Subject>], _ subject: Subject, named: String? = nil
+  ) async -> Bool {
+    func isNamed(_ rule: ContractCase<Subject>) -> Bool { named.map { rule.name.hasPrefix($0) } ?? false }
     func isLong(_ rule: ContractCase<Subject>) -> Bool {
       longest.contains { String(describing: rule).contains($0) }
     }
-    for rule in cases.filter({ !isLong($0) }) + cases.filter(isLong) {
+    let others = cases.filter { !isNamed($0) }
+    for rule in cases.filter(isNamed) + others.filter({ !isLong($0) }) + others.filter(isLong) {
       do {
         try await rule.run(subject)
       } catch {
+        if let named { #expect(isNamed(rule), "CaughtBy says \"\(named)\", and caught it was by \"\(rule.name)\"") }
         return true
       }
     }
@@ -34,7 +40,7 @@ import Testing
     })
   func catches(_ fault: BrokenServerStore.Fault) async {
     let broken = memoryServer.wrapped { BrokenServerStore($0, fault) }
-    #expect(await Self.isCaught(ServerStoreContract.cases, broken))
+    #expect(await Self.isCaught(ServerStoreContract.cases, broken, named: CaughtBy.server[fault]))
   }
 
   @Test(
@@ -42,7 +48,7 @@ import Testing
     arguments: BrokenClientStore.Fault.allCases.filter { !BrokenClientStore.Fault.ofSnapshots.contains($0) })
   func catches(_ fault: BrokenClientStore.Fault) async {
     let broken = memoryClient.wrapped { BrokenClientStore($0, fault) }
-    #expect(await Self.isCaught(ClientStoreContract.cases, broken))
+    #expect(await Self.isCaught(ClientStoreContract.cases, broken, named: CaughtBy.client[fault]))
   }
 
   /// Faults of one side that a pair shows, too: rows that differ, requests applied twice, keys leaked.
@@ -55,7 +61,7 @@ import Testing
     ])
   func pairCatches(_ fault: BrokenServerStore.Fault) async {
     let broken = StorePairSubject(client: memoryClient, server: memoryServer.wrapped { BrokenServerStore($0, fault) })
-    #expect(await Self.isCaught(StorePairContract.cases, broken))
+    #expect(await Self.isCaught(StorePairContract.cases, broken, named: CaughtBy.pairOfServer[fault]))
   }
 
   @Test(
@@ -66,7 +72,7 @@ import Testing
     ])
   func pairCatches(_ fault: BrokenClientStore.Fault) async {
     let broken = StorePairSubject(client: memoryClient.wrapped { BrokenClientStore($0, fault) }, server: memoryServer)
-    #expect(await Self.isCaught(StorePairContract.cases, broken))
+    #expect(await Self.isCaught(StorePairContract.cases, broken, named: CaughtBy.pairOfClient[fault]))
   }
 
   /// The random histories, too, must see what a suite sees.
@@ -76,7 +82,9 @@ import Testing
   func comparisonCatches(_ fault: BrokenServerStore.Fault) async {
     let broken = StorePairSubject(client: memoryClient, server: memoryServer.wrapped { BrokenServerStore($0, fault) })
     let comparison = StoreComparison(subject: broken, specification: memoryPair)
-    #expect(await Self.isCaught(withinSeeds: 160) { try await comparison.run(seed: $0) })
+    // The first seed that shows it.
+    let first: UInt64 = fault == .echoes ? 27 : 1
+    #expect(await Self.isCaught(withinSeeds: 160, first: first) { try await comparison.run(seed: $0) })
   }
 
   @Test(
@@ -103,9 +111,9 @@ import Testing
   }
 
   private static func isCaught(
-    withinSeeds count: UInt64, _ run: (_ seed: UInt64) async throws -> Void
+    withinSeeds count: UInt64, first: UInt64 = 1, _ run: (_ seed: UInt64) async throws -> Void
   ) async -> Bool {
-    for seed in 1...count {
+    for seed in [first] + (1...count).filter({ $0 != first }) {
       do { try await run(seed) } catch { return true }
     }
     return false
