@@ -25,16 +25,16 @@
     holdsAnyText: false,
     makeRestorable: {
       let cluster = try PrivateCluster.shared ?? PrivateCluster.another()
-      let (settings, folder) = (try cluster.database(), try StateFolder())
+      let (database, folder) = (try PrivateDatabase(in: cluster), try StateFolder())
       return RestorableDatabase(
         open: {
-          PostgreSQLServerStore(.init(url: settings.url, connections: 4, stateDirectory: folder.path))
-        }, copy: { try cluster.copy(settings, to: "copy\($0)") },
-        putBack: { try cluster.putBack(settings, from: "copy\($0)") })
+          PostgreSQLServerStore(.init(url: database.settings.url, connections: 4, stateDirectory: folder.path))
+        }, copy: { try cluster.copy(database.settings, to: "copy\($0)") },
+        putBack: { try cluster.putBack(database.settings, from: "copy\($0)") })
     }
   ) {
-    let settings = try (PrivateCluster.shared ?? PrivateCluster.another()).database()
-    return { PostgreSQLServerStore(PostgreSQLServerStore.Options(url: settings.url, connections: 4)) }
+    let database = try PrivateDatabase(in: PrivateCluster.shared ?? PrivateCluster.another())
+    return { PostgreSQLServerStore(PostgreSQLServerStore.Options(url: database.settings.url, connections: 4)) }
   }
 
   private let memoryServer = StoreSubject<any ServerStore>.inMemory(

@@ -32,13 +32,22 @@
 
     private init(_ programs: String) throws {
       self.programs = programs
-      // A socket's path has 107 bytes at most.
-      folder = "/tmp/salvor-pg-\(UInt32.random(in: .min ... .max))"
+      folder = Self.newFolder()
       try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
       if getuid() == 0 { try Self.run("/bin/chown", ["postgres", folder]) }
       try initialize()
       try start()
       register()
+    }
+
+    /// In memory where there is room for it: most of what a database of its own costs each test is hundreds of new files.
+    /// A socket's path has 107 bytes at most.
+    private static func newFolder() -> String {
+      var room = statvfs()
+      let isInMemory =
+        statvfs("/dev/shm", &room) == 0 && UInt64(room.f_bavail) * UInt64(room.f_frsize) >= 3 << 30
+        && access("/dev/shm", W_OK) == 0
+      return "\(isInMemory ? "/dev/shm" : "/tmp")/salvor-pg-\(UInt32.random(in: .min ... .max))"
     }
 
     /// A cluster of one test's own.
@@ -52,7 +61,7 @@
     /// - Parameter follows: it gets what the other one does from now on, as soon as it runs.
     init(standbyOf primary: PrivateCluster, follows: Bool = false) throws {
       programs = primary.programs
-      folder = "/tmp/salvor-pg-\(UInt32.random(in: .min ... .max))"
+      folder = Self.newFolder()
       try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
       if getuid() == 0 { try Self.run("/bin/chown", ["postgres", folder]) }
       try asOwner(
@@ -66,7 +75,7 @@
     /// What `pg_upgrade` makes of another cluster, which is stopped in order for it. It does not run yet.
     init(upgradeOf old: PrivateCluster) throws {
       programs = old.programs
-      folder = "/tmp/salvor-pg-\(UInt32.random(in: .min ... .max))"
+      folder = Self.newFolder()
       try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
       if getuid() == 0 { try Self.run("/bin/chown", ["postgres", folder]) }
       try initialize()
@@ -101,7 +110,8 @@
         "pg_ctl",
         [
           "-s", "-w", "-t", "120", "-D", "\(folder)/data", "-l", "\(folder)/log", "-o",
-          "-k \(folder) -c listen_addresses='' -c fsync=off -c max_connections=1000 -c max_prepared_transactions=10 "
+          "-k \(folder) -c listen_addresses='' -c fsync=off -c full_page_writes=off -c autovacuum=off -c max_wal_size=256MB "
+            + "-c max_connections=1000 -c max_prepared_transactions=10 "
             + "-c max_standby_streaming_delay=-1 -c max_standby_archive_delay=-1",
           "start",
         ])
@@ -187,6 +197,17 @@
       return settings(name)
     }
 
+    /// Takes it and its copies away, whoever has it open.
+    func drop(_ database: ConnectionSettings) {
+      let name = Self.name(database)
+      guard let postgres = try? PostgreSQLConnection(settings("postgres")),
+        let names = try? postgres.rows("SELECT datname::text FROM pg_database WHERE datname LIKE '\(name)%'")
+      else { return }
+      for found in names.compactMap({ $0[0].string }) {
+        try? postgres.execute("DROP DATABASE IF EXISTS \(found) WITH (FORCE)")
+      }
+    }
+
     /// As `pg_dump` would, of a database that nobody has open.
     func copy(_ database: ConnectionSettings, to slot: String) throws {
       let (postgres, name) = (try PostgreSQLConnection(settings("postgres")), Self.name(database))
@@ -208,5 +229,18 @@
     func settings(_ database: String) -> ConnectionSettings {
       ConnectionSettings(url: "host=\(folder) user=postgres dbname=\(database)")
     }
+  }
+
+  /// A database of its own, gone with whoever has it: of those there are hundreds.
+  final class PrivateDatabase: Sendable {
+    let settings: ConnectionSettings
+    private let cluster: PrivateCluster
+
+    init(in cluster: PrivateCluster) throws {
+      self.cluster = cluster
+      settings = try cluster.database()
+    }
+
+    deinit { cluster.drop(settings) }
   }
 #endif
