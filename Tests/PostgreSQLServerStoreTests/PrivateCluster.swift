@@ -40,12 +40,12 @@
       register()
     }
 
-    /// In memory where there is room for it: most of what a database of its own costs each test is hundreds of new files.
+    /// In memory where there is room for it (they take up to 5 GB): most of what a database of its own costs each test is hundreds of new files.
     /// A socket's path has 107 bytes at most.
     private static func newFolder() -> String {
       var room = statvfs()
       let isInMemory =
-        statvfs("/dev/shm", &room) == 0 && UInt64(room.f_bavail) * UInt64(room.f_frsize) >= 3 << 30
+        statvfs("/dev/shm", &room) == 0 && UInt64(room.f_bavail) * UInt64(room.f_frsize) >= 8 << 30
         && access("/dev/shm", W_OK) == 0
       return "\(isInMemory ? "/dev/shm" : "/tmp")/salvor-pg-\(UInt32.random(in: .min ... .max))"
     }
