@@ -34,6 +34,29 @@ struct UnprovenTests {
     try connection.execute(sql)
   }
 
+  @Test("a table that the schema drops before it was compared stays, with what was written to it (decision 210)")
+  func droppedBefore() async throws {
+    let (fleet, a) = try await fleet()
+    try withoutTriggers(a, ["visit"], "INSERT INTO visit VALUES ('v9', 's1', 'made silently', NULL)")
+    await fleet.stop()
+    fleet.schemaText = """
+      { version: 2, groups: { reference: {}, visits: {} }, dropped: ["visit"], tables: {
+          severity: { maintained: "server", group: "reference", primaryKey: "id", columns: { id: "integer", name: "text" } },
+          site: { group: "visits", primaryKey: "id", columns: { id: "text", name: "text", city: "text?", seats: "integer = 0" } },
+          draft: { maintained: "client", primaryKey: "id", columns: { id: "text", body: "text?" } } } }
+      """
+    try await fleet.start()
+    let report = try await a.sync()
+    #expect(report.error == nil)
+    #expect(report.notices.contains { $0.contains("all of them stay, in a plain table visit") })
+    #expect(try a.connection().rows("SELECT note FROM visit ORDER BY id") == [["first"], [nil], ["made silently"]])
+    // It is in nobody's way.
+    try fleet.serverConnection().execute("DROP TABLE visit; DELETE FROM site WHERE id = 's1'")
+    #expect(try await a.sync().error == nil)
+    #expect(try a.connection().rows("SELECT count(*) FROM site WHERE id = 's1'") == [[0]])
+    #expect(try a.connection().rows("PRAGMA foreign_key_check").isEmpty)
+  }
+
   @Test("inserts, updates and deletes become requests with the base as old values, and are sent with the same sync")
   func captured() async throws {
     let (fleet, a) = try await fleet()

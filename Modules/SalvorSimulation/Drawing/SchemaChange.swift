@@ -41,9 +41,11 @@ extension DrawnSchema {
     case .addColumn(let place, let declaration):
       guard canChange(place), tables[place].extras.count < 2 else { return nil }
       next.tables[place].extras.append(.init(name: "extra\(number)", declaration: declaration))
-    case .dropColumn(let place):
-      guard canChange(place), let last = next.tables[place].extras.popLast() else { return nil }
-      next.tables[place].droppedColumns.append(last.name)
+    case .dropColumn(let first):
+      // The first table from there on that has one.
+      let places = tables.indices.map { (first + $0) % tables.count }
+      guard let place = places.first(where: { canChange($0) && !tables[$0].extras.isEmpty }) else { return nil }
+      next.tables[place].droppedColumns.append(next.tables[place].extras.removeLast().name)
     case .renameColumn(let place, let column):
       guard canChange(place) else { return nil }
       next.tables[place].laterColumnNames[column, default: []].append("\(column)_\(number)")

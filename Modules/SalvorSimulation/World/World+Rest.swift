@@ -6,6 +6,7 @@ extension World {
   /// The faults are over: everybody synchronizes until nothing moves any more, and then both sides are compared.
   func comeToRest() async throws {
     await stopServer()
+    serverSchema = newestSchema
     try await startServer()
     for device in present {
       await device.endProcess()

@@ -4,17 +4,37 @@ import SalvorModel
 extension World {
   /// The server starts with the next version of its schema.
   func changeSchema(_ change: SchemaChange, number: Int) async throws {
+    if serverSchema.version < newestSchema.version {
+      coverage.meet("schema that was there before the restore")
+      return try await startServer(with: newestSchema)
+    }
     guard let next = serverSchema.changed(change, number: number) else { return }
     coverage.meet("schema \("\(change)".prefix { $0 != "(" })")
+    try await startServer(with: next)
+  }
+
+  private func startServer(with next: DrawnSchema) async throws {
     await stopServer()
     for table in serverSchema.present where next.table(table.name)?.presence != .there { oracle.dropped(table.name) }
     serverSchema = next
     try await startServer()
   }
 
+  /// Before the server starts on the copy of a slot: with the schema of then, as an operator does who puts back all that he has.
+  func takeBackSchema(of slot: Int) {
+    guard history.swarm.has(.schemaChanges), let then = backups[slot], then != serverSchema, generator.chance(50) else {
+      return
+    }
+    coverage.meet("restore with the schema of then")
+    serverSchema = then
+  }
+
+  /// A device has met a later schema than the server has now: it waits.
+  var isBehind: Set<ErrorCode> { serverSchema.version < newestSchema.version ? [.schemaAhead] : [] }
+
   /// What tables and columns are called in a database; nil: as in the simulation.
   func names(in database: any SimulatedDatabase) throws -> SQLNames? {
-    history.swarm.has(.schemaChanges) || history.swarm.has(.rebuilds) ? try SQLNames(database, serverSchema) : nil
+    history.swarm.has(.schemaChanges) || history.swarm.has(.rebuilds) ? try SQLNames(database, newestSchema) : nil
   }
 
   /// Statements as a database takes them. What it has no table or column for is left out.

@@ -66,7 +66,7 @@ extension World {
     case .backup(let slot):
       await stopServer()
       try DatabaseFiles.copy(serverPath, to: "\(directory)/backup\(slot).db")
-      backups.insert(slot)
+      backups[slot] = serverSchema
       oracle.backedUp(slot)
       try await startServer()
     case .restore(let slot, let sideFile, let inPlace): try await restore(slot, sideFile: sideFile, inPlace: inPlace)
@@ -185,7 +185,7 @@ extension World {
       try await expecting(devices[number], allowing: [.cannotStand, .outcomeUnknown]) { client in
         guard let entry = try await client.errorArchive().first(where: { $0.state == .kept }) else { return }
         for change in try await client.request(entry.id) {
-          let note = self.serverSchema.table(called: change.table)?.everyName(of: "note") ?? ["note"]
+          let note = self.newestSchema.table(called: change.table)?.everyName(of: "note") ?? ["note"]
           for value in change.after where note.contains(value.name) {
             if let note = value.value.string { self.oracle.reapplied(self.rowName(change), note) }
           }
@@ -431,7 +431,7 @@ extension World {
   /// A group in which no table is any more is none.
   private var ofItself: Set<ErrorCode> {
     Set(happened.isDisjoint(with: ["clone", "putBack"]) ? [] : [.sessionInUse])
-      .union(happened.contains("moveTable") ? [.usage] : [])
+      .union(happened.contains("moveTable") ? [.usage] : []).union(isBehind)
   }
 
   private func shown(_ report: SyncReport) -> String {
@@ -461,7 +461,7 @@ extension World {
   }
 
   private func rowName(_ table: String, _ key: [Value]) -> RowName {
-    RowName(table: serverSchema.table(called: table)?.name ?? table, key: key.map(literal).joined(separator: ", "))
+    RowName(table: newestSchema.table(called: table)?.name ?? table, key: key.map(literal).joined(separator: ", "))
   }
 
   /// A table as the device has it, or a group.
@@ -502,7 +502,7 @@ extension World {
   // MARK: Files
 
   private func restore(_ slot: Int, sideFile: Bool, inPlace: Bool) async throws {
-    guard backups.contains(slot) else { return }
+    guard backups[slot] != nil else { return }
     let waiting = try waitingRows()
     let versions = try await openVersions()
     if inPlace {
@@ -514,6 +514,7 @@ extension World {
       if mutant == .forgottenLedger { Files.remove(serverPath + DatabaseFiles.ledger) }
       serverDisk?.forget()
       try DatabaseFiles.copy("\(directory)/backup\(slot).db", to: serverPath)
+      takeBackSchema(of: slot)
       try await startServer()
     }
     // A server that runs meets what was put into its file here.

@@ -30,8 +30,13 @@ final class World: DeviceSurroundings, @unchecked Sendable {
   /// The version that was looked at last.
   private var looked: [Int64]?
   private var loaded: (texts: [String], configuration: HostConfiguration)?
-  var serverSchema: DrawnSchema
-  var backups: Set<Int> = []
+  var serverSchema: DrawnSchema {
+    didSet { if serverSchema.version >= newestSchema.version { newestSchema = serverSchema } }
+  }
+  /// The newest that the server has had: a restore may bring back an older one.
+  private(set) var newestSchema: DrawnSchema
+  /// By slot: the schema that the server had then.
+  var backups: [Int: DrawnSchema] = [:]
   /// The specification, where it goes along (`specification`).
   var beside: AnyObject?
   /// The names of the steps so far.
@@ -61,7 +66,7 @@ final class World: DeviceSurroundings, @unchecked Sendable {
     directory = try Files.makeDirectory(in: platform.directory)
     modules =
       platform.modules + [SimulatedNetwork.listenFactory, SimulatedValidator.factory, SimulatedAuthentication.factory]
-    serverSchema = history.schema
+    (serverSchema, newestSchema) = (history.schema, history.schema)
     oracle = Oracle(
       schema: history.schema, principals: history.devices.map(\.principal),
       hasValidator: history.swarm.has(.validators))
@@ -278,7 +283,7 @@ final class World: DeviceSurroundings, @unchecked Sendable {
 
   /// A row that a view of Salvor's names: a key of one column as it is, of several as SQL literals.
   func rowName(_ table: String, _ key: Value) -> RowName {
-    let called = serverSchema.table(called: table)
+    let called = newestSchema.table(called: table)
     let isComposite = called?.keyKind == .composite
     return RowName(table: called?.name ?? table, key: isComposite ? key.description : literal(key))
   }
@@ -369,7 +374,10 @@ final class World: DeviceSurroundings, @unchecked Sendable {
 
   func audit(_ device: SimulatedDevice) async throws {
     guard device.hasDatabase, !oracle.pending[device.number].isEmpty else { return }
-    let (rows, dirty) = (try device.contents(), try device.dirtyRows())
+    let rows = try device.contents()
+    // A dropped table that was not compared stays on the device, with all its rows.
+    let kept = rows.keys.filter { newestSchema.table($0.table)?.presence == .dropped }
+    let dirty = try device.dirtyRows().union(kept)
     guard oracle.hasUnsettled(device.number, rows: rows, dirty: dirty) else { return }
     oracle.account(
       device.number, rows: rows, dirty: dirty, archive: try device.archiveText(), conflicts: try await conflictText())

@@ -12,6 +12,7 @@ struct DroppedTable {
   func drop(_ archive: inout SchemaArchive) throws -> [String] {
     guard let table = context.catalog.table(name) else { return try forgetMissing() }
     let before = archive.count
+    let isUnproven = try UnprovenTables(context).changedHere().contains(table.number)
     try keepChanges(of: table, &archive)
     try keepDisplaced(of: table)
     try forget(table.number, keyCount: table.keyCount)
@@ -20,7 +21,7 @@ struct DroppedTable {
       notices.append(
         "\(name) was dropped from the schema: \(archive.count - before) waiting changes are in the archive.")
     }
-    return try notices + dropTable(table)
+    return try notices + dropTable(table, keepsRows: isUnproven)
   }
 
   /// The application has dropped it itself: its changes cannot be decoded without the rows.
@@ -65,6 +66,7 @@ struct DroppedTable {
     try connection.run(
       "INSERT OR REPLACE INTO salvor_retired_table (id, name, keys) VALUES (?1, ?2, ?3)", .integer(number), .text(name),
       .integer(Int64(keyCount)))
+    try connection.run("DELETE FROM salvor_unproven WHERE name = ?1 COLLATE NOCASE", .text(name))
     for condition in ["salvor_table WHERE id", "salvor_history WHERE t"] {
       try connection.run("DELETE FROM \(condition) = ?1", .integer(number))
     }
@@ -73,7 +75,10 @@ struct DroppedTable {
 
   /// Tables of the schema that reference it lose their foreign key; where one of the application's own does, it stays, as a
   /// plain table.
-  private func dropTable(_ table: CapturedTable) throws -> [String] {
+  ///
+  /// - Parameter keepsRows: something was written to it while Salvor's triggers were away, and with the server's rows nobody can compare it any
+  ///   more: its rows stay ([decision 210](../../../docs/decisions/0210-a-dropped-table-that-was-not-compared.md)).
+  private func dropTable(_ table: CapturedTable, keepsRows: Bool) throws -> [String] {
     var children: [Table] = []
     for child in try connection.tableNames() where child.folded != name.folded {
       let keys = try connection.tableShape(child)?.foreignKeys ?? []
@@ -86,8 +91,25 @@ struct DroppedTable {
     var notices: [String] = []
     for child in children { notices += try context.rebuild(child) }
     connection.clearStatementCache()
-    try connection.execute("DROP TABLE \(quoted(table.name))")
-    return notices
+    guard keepsRows, try !connection.rows("SELECT 1 FROM \(quoted(table.name)) LIMIT 1").isEmpty else {
+      try connection.execute("DROP TABLE \(quoted(table.name))")
+      return notices
+    }
+    try keepRows(of: table)
+    return notices + [
+      "\(name) was dropped from the schema while Salvor's triggers of it were missing. What was written to it meanwhile cannot be told from the server's rows any more, so all of them stay, in a plain table \(name) without keys. Take what is yours, and drop it."
+    ]
+  }
+
+  /// In a table without keys and constraints, which holds no other row.
+  private func keepRows(of table: CapturedTable) throws {
+    let legacy = try connection.pragma("legacy_alter_table")?.integer ?? 0
+    // Views of the application's that name the table stay as they are written.
+    _ = try connection.pragma("legacy_alter_table", "ON")
+    defer { _ = try? connection.pragma("legacy_alter_table", "\(legacy)") }
+    try connection.execute(
+      "CREATE TABLE salvor_rebuilt AS SELECT * FROM \(quoted(table.name)); DROP TABLE \(quoted(table.name)); "
+        + "ALTER TABLE salvor_rebuilt RENAME TO \(quoted(table.name))")
   }
 }
 
