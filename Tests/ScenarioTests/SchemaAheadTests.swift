@@ -284,4 +284,33 @@ struct SchemaAheadTests {
     }
     try fleet.expectEqual(what.write.hasPrefix("UPDATE") ? ["answer"] : ["form", "paper"], [a, b])
   }
+
+  @Test("a device waits for a server that was put back to before a rename, and goes on (decision 208)")
+  func serverPutBackToBeforeRename() async throws {
+    let fleet = try await started(Self.plain)
+    try fleet.serverConnection().execute(Self.rows)
+    let (a, b) = (try fleet.device("a"), try fleet.device("b"))
+    for device in [a, b] { #expect(try await device.sync().error == nil) }
+    try await fleet.backup("before")
+    let later = Self.plain.replacing("version: 1", with: "version: 2").replacing(
+      "title: \"text?\"", with: "name: { type: \"text?\", renamedFrom: \"title\" }")
+    try await change(fleet, to: later)
+    for device in [a, b] { #expect(try await device.sync().error == nil) }
+    try await a.write("UPDATE form SET name = 'later' WHERE id = 'f1'")
+    #expect(try await a.sync().error == nil)
+    try await a.write("UPDATE form SET name = 'waits' WHERE id = 'f2'")
+    fleet.schemaText = Self.plain
+    try await fleet.restore("before")
+    for device in [a, b, a, b] {
+      let report = try await device.sync()
+      #expect(report.error?.code == .schemaAhead, "\(device.name): \(report.error?.message ?? "")")
+      #expect(report.error?.message.contains("form.name") == true)
+    }
+    try await change(fleet, to: later)
+    for device in [a, b, a, b] { #expect(try await device.sync().error == nil) }
+    for device in [a, b] {
+      #expect(try device.connection().rows("SELECT name FROM form WHERE id IN ('f1', 'f2')") == [["later"], ["waits"]])
+    }
+    try fleet.expectEqual(["form", "answer"], [a, b])
+  }
 }

@@ -390,8 +390,14 @@ struct RecoveryRun {
     _ what: RecoveryStep.Fetch, _ incident: Incident
   ) async throws -> (starts: [GroupStart], groups: [GroupState]) {
     // What the server's schema has more is added, as by any sync; a rebuild makes its tables from it.
-    if what == .differences, let config, incident.facts.differences.isEmpty {
-      notices += try await store.adopt(config)
+    if what == .differences, let config {
+      if incident.facts.differences.isEmpty {
+        notices += try await store.adopt(config)
+      } else {
+        // A server that was put back to before a rename: the device waits for it (decision 208).
+        let known = Schema(version: incident.status.state.schemaVersion, tables: try await store.history().tables)
+        if let error = config.isBehind(known, own: configuration.schema) { throw error }
+      }
     }
     var attempt = 1
     while true {
