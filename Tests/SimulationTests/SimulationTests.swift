@@ -86,7 +86,7 @@ struct SimulationTests {
     }
   }
 
-  @Test("no history breaks a rule where schemas go on and applications make their tables anew (semantics 5)")
+  @Test("no history breaks a rule where schemas change and applications rebuild their tables (semantics 5)")
   func schemas() throws {
     let report = try SimulateProcess.run("--swarm", "schemas", "--seeds", "1-\(seeds / 2)", "--json").json
     for met in [

@@ -48,8 +48,8 @@ extension SyncSession {
     )
   }
 
-  /// A SyncConfig came. The files that are open were examined for `tables`, and the server's answer goes on from their rows. Where a file's
-  /// tables are other ones now, no file is taken over, and the download begins anew.
+  /// Checks the open files against a SyncConfig that came. They were examined for `tables`, and the server's answer continues from their rows.
+  /// If the SyncConfig changed the tables of a file, the device uses no file and starts the download again.
   mutating func passOverSnapshots(madeFor tables: [Table]) async throws {
     if snapshots.isEmpty { return }
     let now = try await store.history().tables

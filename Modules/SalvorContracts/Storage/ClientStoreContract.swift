@@ -132,7 +132,7 @@ public enum ClientStoreContract {
       try await bench.expectRows("note", [["n1", "a", .null, 3]])
       try await bench.store.adopt(later)
       try expectEqual(try await bench.queued().map(\.table), ["note", "more"], "the queue")
-      // Gone for good, by a later version's word.
+      // A later version drops both.
       var last = bench.schema
       last.version += 2
       last.tables[0].dropped = ["stars"]

@@ -218,7 +218,7 @@ private struct StepDrawing {
         plan: .init(fault: fault, call: 1 + own.below(own.pick([3, 12]) ?? 3), times: times))
     case .changeSchema: return .changeSchema(.draw(&own, tables: schema.tables.count))
     case .rebuild:
-      let kind = own.pick(Step.Rebuilding.allCases) ?? .makesAnew
+      let kind = own.pick(Step.Rebuilding.allCases) ?? .rebuildsTable
       // Between pause and resume Salvor would refuse a table without one of its columns.
       let pauses = kind != .dropsColumn && own.chance(40)
       return .rebuild(device: device, table: own.below(schema.tables.count), kind, pauses: pauses)

@@ -13,10 +13,10 @@ public struct Step: Sendable, Hashable {
     public var restartsServer = false
   }
 
-  /// What an application makes of a table of its device.
+  /// How an application changes a table of its device.
   public enum Rebuilding: String, Sendable, Hashable, CaseIterable {
-    /// The same table, made anew.
-    case makesAnew = "makes a table anew"
+    /// A new table takes the rows, and then the old one's name.
+    case rebuildsTable = "rebuilds a table"
     /// The column `n` has another name, which no schema says.
     case renamesColumn = "renames a column"
     /// The column `n` is gone.
@@ -91,7 +91,7 @@ public struct Step: Sendable, Hashable {
     case moveTable(table: Int, group: String?)
     /// The server has the next version of its schema.
     case changeSchema(SchemaChange)
-    /// The application makes a table anew, or changes a column of it; `pauses`: as it should.
+    /// The application rebuilds a table, or changes a column of it; `pauses`: with capture paused meanwhile.
     case rebuild(device: Int, table: Int, Rebuilding, pauses: Bool)
     /// The device's configuration names the server's schema of now.
     case evolveDevice(Int)

@@ -155,7 +155,7 @@ public enum Feature: String, Sendable, Hashable, CaseIterable {
   case furtherCode = "further-code"
   /// Later versions of the server's schema rename, drop and add tables and columns.
   case schemaChanges = "schema-changes"
-  /// Applications make their tables anew, and change columns.
+  /// Applications rebuild their tables, and change columns.
   case rebuilds
 
   static let later: Set<Feature> = newest.union(healing).union(byName).union([

@@ -162,7 +162,7 @@ struct Oracle {
     for device in pending.indices { pending[device][name] = nil }
   }
 
-  /// A version of the schema has the table no more: the server's rows of it are nobody's to ask for.
+  /// The server's schema drops the table: its rows on the server are not compared any more.
   mutating func dropped(_ table: String) {
     deleted.formUnion(server.keys.filter { $0.table == table })
     server = server.filter { $0.key.table != table }

@@ -35,7 +35,7 @@ struct SQLNames {
     }
   }
 
-  /// A statement that was drawn with the names of the simulation, as this database takes it; nil: it has not what the statement names.
+  /// A statement that was drawn with the names of the simulation, as this database takes it; nil: it lacks a table or column of the statement.
   ///
   /// An update of a table with a column of a later version writes that, too.
   func adapted(_ sql: String) -> String? {
@@ -59,11 +59,9 @@ struct SQLNames {
       place = range.upperBound
     }
     adapted += sql[place...]
-    guard sql.hasPrefix("UPDATE"), let extra = table.extras.last, let set = adapted.range(of: " SET ") else {
-      return adapted
-    }
+    guard sql.hasPrefix("UPDATE"), let extra = table.extras.last else { return adapted }
     let value = extra.declaration.hasPrefix("integer") ? "\(sql.utf8.count)" : "'x\(sql.utf8.count)'"
-    return adapted.replacingCharacters(in: set, with: " SET \(extra.name) = \(value), ")
+    return adapted.replacing(" SET ", with: " SET \(extra.name) = \(value), ", maxReplacements: 1)
   }
 
   /// The words of a statement outside of quotes.
@@ -84,20 +82,5 @@ struct SQLNames {
     }
     if let start { found.append(start..<sql.endIndex) }
     return found
-  }
-}
-
-extension String {
-  fileprivate func range(of text: String) -> Range<String.Index>? {
-    var place = startIndex
-    while place < endIndex {
-      if self[place...].hasPrefix(text) { return place..<index(place, offsetBy: text.count) }
-      place = index(after: place)
-    }
-    return nil
-  }
-
-  fileprivate func replacingCharacters(in range: Range<String.Index>, with text: String) -> String {
-    self[..<range.lowerBound] + text + self[range.upperBound...]
   }
 }

@@ -43,7 +43,7 @@ extension World {
     return statements.compactMap(names.adapted)
   }
 
-  /// An application makes a table anew, as SQLite's documentation says, or changes a column of it.
+  /// An application rebuilds a table, as SQLite's documentation says, or changes a column of it.
   func rebuild(_ device: SimulatedDevice, _ table: Int, _ kind: Step.Rebuilding, pauses: Bool, number: Int) async throws
   {
     guard try device.isMade() else { return }
@@ -90,7 +90,7 @@ extension World {
       return [
         "ALTER TABLE \(table.name) ADD COLUMN own\(number) TEXT GENERATED ALWAYS AS (upper(\(table.columns["note"] ?? "note"))) VIRTUAL"
       ]
-    case .makesAnew:
+    case .rebuildsTable:
       let query = "SELECT sql FROM sqlite_schema WHERE type = 'table' AND name = '\(table.name)'"
       guard let sql = try database.rows(query).first?.first?.string, let parenthesis = sql.firstIndex(of: "(") else {
         return []

@@ -76,8 +76,8 @@ struct DroppedTable {
   /// Tables of the schema that reference it lose their foreign key; where one of the application's own does, it stays, as a
   /// plain table.
   ///
-  /// - Parameter keepsRows: something was written to it while Salvor's triggers were away, and with the server's rows nobody can compare it any
-  ///   more: its rows stay ([decision 210](../../../docs/decisions/0210-a-dropped-table-that-was-not-compared.md)).
+  /// - Parameter keepsRows: something was written to it while Salvor's triggers were missing, and the server has no rows to compare it with any
+  ///   more: its rows stay (decision 210).
   private func dropTable(_ table: CapturedTable, keepsRows: Bool) throws -> [String] {
     var children: [Table] = []
     for child in try connection.tableNames() where child.folded != name.folded {
@@ -101,7 +101,7 @@ struct DroppedTable {
     ]
   }
 
-  /// In a table without keys and constraints, which holds no other row.
+  /// Copies the rows into a table without keys and constraints, so that they are in the way of no other row.
   private func keepRows(of table: CapturedTable) throws {
     let legacy = try connection.pragma("legacy_alter_table")?.integer ?? 0
     // Views of the application's that name the table stay as they are written.
