@@ -94,12 +94,25 @@ struct RecoveryPlanning {
     var plan = RecoveryPlan(
       reason: found, strategy: "", fellBackFrom: [], notes: [], steps: [], counts: RecoveryCounts(), sent: 0,
       rowsToFetch: 0, bytes: nil, files: [])
-    if found == nil, strategy == nil { return plan }
     incident.reason = found ?? .operatorRequested
+    let waits = try await waits(incident, for: config)
+    if found == nil, strategy == nil {
+      plan.waits = waits
+      return plan
+    }
     let isRewind =
-      strategy == nil && isNew
-      && found.map { asked.facts.isRewound(asked.status.state, $0) } ?? false
+      strategy == nil
+      && (isNew
+        ? found.map { asked.facts.isRewound(asked.status.state, $0) } ?? false
+        : run.journal.strategy == RecoveryRun.rewind)
     let steps = try decide(strategy, incident, isRewind: isRewind, &plan)
+    let fallsForSchema = strategy == nil && !plan.fellBackFrom.isEmpty && !incident.facts.differences.isEmpty
+    if let waits, fallsForSchema || steps.contains(.fetch(.differences)) {
+      if fallsForSchema { plan.strategy = plan.fellBackFrom[0] }
+      (plan.waits, plan.fellBackFrom, plan.notes) = (waits, [], [])
+      plan.counts.kept = incident.status.queued
+      return plan
+    }
     plan.steps = steps.map(\.name)
     plan.sent = steps.contains(.upload) ? incident.status.queued : 0
     guard
@@ -111,11 +124,9 @@ struct RecoveryPlanning {
       return plan
     }
     // What a rebuilt database would lack is what an in-place recovery would: only the rows come whole.
-    if let config, incident.facts.differences.isEmpty {
-      let known = Schema(version: incident.status.state.schemaVersion, tables: try await store.history().tables)
+    if config != nil, incident.facts.differences.isEmpty {
       plan.notes.append(
-        config.isBehind(known, own: configuration.schema)?.message
-          ?? "the server's schema has more tables or columns, which are added first: the counts come with them")
+        "the server's schema has more tables or columns, which are added first: the counts come with them")
     } else if rebuild == .nothing || incident.facts.differences.isEmpty {
       // What is uploaded before is no loss.
       let requests = plan.sent > 0 ? .keep : requests
@@ -143,6 +154,21 @@ struct RecoveryPlanning {
       plan.counts = counts
     }
     return plan
+  }
+
+  /// Why the device waits for its server, and what a recovery by hand would do instead. Nil: it does not wait.
+  private func waits(_ incident: Incident, for config: SyncConfig?) async throws -> String? {
+    guard let config else { return nil }
+    let known = Schema(version: incident.status.state.schemaVersion, tables: try await store.history().tables)
+    guard let error = config.isBehind(known, own: configuration.schema) else { return nil }
+    let chain = configuration.recovery.chain
+    let others = chain.names.filter { name in
+      guard case .steps(let steps)? = chain[name]?.plan(for: incident) else { return false }
+      return steps.contains(.fetch(.everything))
+    }
+    guard let first = others.first else { return error.message }
+    return
+      "\(error.message) A recovery by hand does not wait where it makes the tables anew (\(others.joined(separator: ", "))): it takes the server's schema and rows as they are. salvor recover --plan --strategy \(first) shows what becomes of what waits here."
   }
 
   /// Fetches what differs and lets the store try, in a transaction that it rolls back.

@@ -175,6 +175,7 @@ struct RecoveryRun {
         if journal.isByHand, strategy.fallBack == nil {
           throw SalvorError(.usage, "The strategy \(name) cannot recover here: \(why) Nothing was touched.")
         }
+        try await waitForServer(incident)
         noteFall(from: name, why)
         if !incident.facts.differences.isEmpty { journal.waitsForSchema = true }
       case .steps(let steps):
@@ -193,6 +194,15 @@ struct RecoveryRun {
     }
     throw SalvorError(
       .failed, "No recovery strategy can run, not even \"manual\": it is missing in the list of modules.")
+  }
+
+  /// Throws `schema-ahead` where the server was put back to before a rename, and nobody says what to do: the device waits for it (decision 208).
+  private func waitForServer(_ incident: Incident, isByHand: Bool? = nil) async throws {
+    guard !(isByHand ?? journal.isByHand), incident.reason != .localCorruption, !incident.facts.differences.isEmpty,
+      let config
+    else { return }
+    let known = Schema(version: incident.status.state.schemaVersion, tables: try await store.history().tables)
+    if let error = config.isBehind(known, own: configuration.schema) { throw error }
   }
 
   private mutating func fallToManual(from name: String, _ why: String, _ incident: Incident) async throws
@@ -255,6 +265,7 @@ struct RecoveryRun {
         return try await choose(from: chain[journal.strategy]?.fallBack ?? StrategyChain.manual, incident)
       }
     case .cannot(let why):
+      try await waitForServer(incident)
       noteFall(from: journal.strategy, why)
       return try await choose(from: chain[journal.strategy]?.fallBack ?? StrategyChain.manual, incident)
     case nil:
@@ -394,9 +405,7 @@ struct RecoveryRun {
       if incident.facts.differences.isEmpty {
         notices += try await store.adopt(config)
       } else {
-        // A server that was put back to before a rename: the device waits for it (decision 208).
-        let known = Schema(version: incident.status.state.schemaVersion, tables: try await store.history().tables)
-        if let error = config.isBehind(known, own: configuration.schema) { throw error }
+        try await waitForServer(incident, isByHand: false)
       }
     }
     var attempt = 1

@@ -56,6 +56,9 @@ public struct RecoveryPlan: Sendable, Hashable {
   public var notes: [String]
   /// Why the guard against mass deletion would stop it, and a person has to decide; nil: it would not.
   public var guarded: String? = nil
+  /// Why a synchronization waits, and a recovery in place with it: the server was put back to before the schema of this device (decision 208).
+  /// It says which recovery by hand goes on. Nil: nothing waits.
+  public var waits: String? = nil
   /// The steps by name, in order.
   public var steps: [String]
   /// What would become of requests and rows.
@@ -77,6 +80,7 @@ public struct RecoveryPlan: Sendable, Hashable {
       "fellBackFrom": fellBackFrom.first.map(JSONValue.string) ?? .null,
       "notes": .array(notes.map(JSONValue.string)),
       "guard": guarded.map { ["name": .string(ErrorCode.massDeletion.rawValue), "message": .string($0)] } ?? .null,
+      "waits": waits.map { ["name": .string(ErrorCode.schemaAhead.rawValue), "message": .string($0)] } ?? .null,
       "steps": .array(steps.map(JSONValue.string)),
       "requests": [
         "kept": .integer(counts.kept + counts.merged), "sent": .integer(sent),

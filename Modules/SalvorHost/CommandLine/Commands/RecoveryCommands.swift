@@ -134,7 +134,9 @@ private func showPlan(_ client: SalvorClient, _ invocation: Invocation) async th
   let terminal = invocation.terminal
   let plan = try await client.recoveryPlan(strategy: invocation.options["strategy"])
   terminal.json(plan.json)
+  if let waits = plan.waits { terminal.print("waits: \(waits)") }
   guard plan.reason != nil || !plan.strategy.isEmpty else {
+    if plan.waits != nil { return 0 }
     terminal.print("There is nothing to recover from: the server accepts this database as it is.")
     return 0
   }
