@@ -266,9 +266,7 @@ public actor SalvorClient {
     } catch {
       report.fail(asSalvorError(error))
     }
-    if report.outcome == .recovered {
-      for table in configuration.schema.tables { report.changed.whole(table.name) }
-    }
+    if report.outcome == .recovered { await nameEveryTable(&report) }
     await tellWhatIsLeft(groups, &report)
     if let error = report.error, report.outcome != .recoveryRequired {
       await configuration.recovery.errorHandler?(error)
@@ -416,9 +414,13 @@ public actor SalvorClient {
         report.changed.whole(entry.table)
       }
     }
-    if entries.count >= limit {
-      // The archive is longer than is looked at.
-      for table in configuration.schema.tables { report.changed.whole(table.name) }
+    // The archive is longer than is looked at.
+    if entries.count >= limit { await nameEveryTable(&report) }
+  }
+
+  private func nameEveryTable(_ report: inout SyncReport) async {
+    for table in (try? await configuration.tablesHere()) ?? configuration.schema.tables {
+      report.changed.whole(table.name)
     }
   }
 

@@ -1,4 +1,5 @@
 import SalvorModel
+import SalvorStorage
 import SalvorWire
 
 /// The rows of one table that a synchronization wrote or removed: what an application shows anew.
@@ -18,6 +19,18 @@ public struct TableChange: Sendable, Hashable {
   /// As `sync --json` prints it.
   public var json: JSONValue {
     ["table": .string(table), "keys": keys.map { .array($0.map { .array($0.map(JSONValue.init)) }) } ?? .null]
+  }
+}
+
+extension ClientConfiguration {
+  /// The tables as they are on this device: the server may have given one another name than the application's schema file has.
+  func tablesHere() async throws -> [Table] {
+    try await store.history().tables + schema.tables.filter { $0.maintained == .client }
+  }
+
+  /// The columns of the synchronized tables' keys, by table.
+  func primaryKeysHere() async throws -> [String: [String]] {
+    Dictionary(try await store.history().tables.map { ($0.name, $0.primaryKey) }) { first, _ in first }
   }
 }
 

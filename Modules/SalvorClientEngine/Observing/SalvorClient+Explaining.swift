@@ -11,8 +11,7 @@ extension SalvorClient {
     guard let explaining = store as? any ExplainingClientStore else {
       throw SalvorError(.usage, "This device's storage module cannot explain rows. Use the storage \"sqlite\".")
     }
-    // As they are here: the server may have given a table another name than the application's file has.
-    let known = try await store.history().tables + configuration.schema.tables.filter { $0.maintained == .client }
+    let known = try await configuration.tablesHere()
     guard let definition = known.table(formerly: table) else {
       let names = known.map(\.name)
       throw SalvorError(

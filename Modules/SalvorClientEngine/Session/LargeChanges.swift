@@ -9,7 +9,9 @@ enum LargeChanges {
   private static let valueBytesMin = 1024
 
   /// The chunk without what makes it larger than `bytesMax`: the largest changes go first. Nil: it is not for them.
-  static func cut(_ chunk: UploadChunk, to bytesMax: Int, _ schema: Schema) throws -> UploadChunk? {
+  ///
+  /// - Parameter primaryKeys: by table.
+  static func cut(_ chunk: UploadChunk, to bytesMax: Int, _ primaryKeys: [String: [String]]) throws -> UploadChunk? {
     try chunk.bytes.withUnsafeBufferPointer { buffer in
       var sizes: [Int64: Int] = [:]
       try read(buffer) { event in
@@ -22,7 +24,7 @@ enum LargeChanges {
         total -= size
       }
       var made = chunk
-      made.bytes = try written(buffer, large, schema)
+      made.bytes = try written(buffer, large, primaryKeys)
       return made.bytes.count <= bytesMax ? made : nil
     }
   }
@@ -60,7 +62,7 @@ enum LargeChanges {
   }
 
   private static func written(
-    _ buffer: UnsafeBufferPointer<UInt8>, _ large: Set<Int64>, _ schema: Schema
+    _ buffer: UnsafeBufferPointer<UInt8>, _ large: Set<Int64>, _ primaryKeys: [String: [String]]
   ) throws -> [UInt8] {
     var writer = UploadChunkWriter()
     try read(buffer) { event in
@@ -70,7 +72,7 @@ enum LargeChanges {
         writer.beginChange(shape: place, stamp: change.stamp, counter: change.counter, made: change.made)
         let bytes = Int64(change.byteCount)
         for (index, entry) in change.items.enumerated() {
-          let isKey = isKey(index, change, schema)
+          let isKey = isKey(index, change, primaryKeys)
           if large.contains(change.counter), !isKey, entry.reference == nil, entry.item.byteCount > valueBytesMin {
             writer.value { $0.integer(bytes) }
           } else {
@@ -89,11 +91,11 @@ enum LargeChanges {
     return writer.finish()
   }
 
-  private static func isKey(_ place: Int, _ change: Change, _ schema: Schema) -> Bool {
+  private static func isKey(_ place: Int, _ change: Change, _ primaryKeys: [String: [String]]) -> Bool {
     switch change.shape.operation {
     case .delete: true
     case .update: place < change.items.count - 2 * change.shape.columns.count
-    case .insert: schema.table(change.shape.table)?.primaryKey.contains(change.shape.columns[place]) ?? true
+    case .insert: primaryKeys[change.shape.table]?.contains(change.shape.columns[place]) ?? true
     }
   }
 }

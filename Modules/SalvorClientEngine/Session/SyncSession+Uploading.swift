@@ -146,7 +146,7 @@ extension SyncSession {
         }
         // What the server does not read even alone is sent without what makes it so: the server refuses that change alone.
         guard let limit = error.context["limit"].flatMap({ Int($0) }), limit < chunk.bytes.count,
-          let smaller = try LargeChanges.cut(chunk, to: limit, configuration.schema)
+          let smaller = try LargeChanges.cut(chunk, to: limit, try await configuration.primaryKeysHere())
         else { throw error }
         try await send(smaller, path)
       }

@@ -242,7 +242,9 @@ struct SyncSession {
     if stagedPieces > 0 {
       // What an earlier synchronization staged is not looked at again.
       let groups = Set(message.groups.map(\.name))
-      for table in configuration.schema.tables where groups.contains(table.group) { report.changed.whole(table.name) }
+      for table in try await configuration.tablesHere() where groups.contains(table.group) {
+        report.changed.whole(table.name)
+      }
     }
     var first: UploadChunk?
     if session.upload != nil {
@@ -406,13 +408,15 @@ struct SyncSession {
     var rows: Int64? = position.isEmpty || startPosition != nil ? 0 : session.state.stagedRows
     var newRows: Int64 = 0
     var rowsOfAll: Int64?
-    let schema = configuration.schema
+    // Nil: they are asked for with the first row.
+    var primaryKeys: [String: [String]]?
     var pages = PageQueue(store)
     do {
       while let event = try await reader.next() {
         switch event {
         case .payload(let line):
-          report.changed.read(line) { schema.table($0)?.primaryKey }
+          if primaryKeys == nil { primaryKeys = try await configuration.primaryKeysHere() }
+          report.changed.read(line) { primaryKeys?[$0] }
           page += line
           page.append(0x0A)
           guard page.count <= pageBytesMax else {
@@ -438,6 +442,7 @@ struct SyncSession {
             try await settle(UploadResults(results), session)
           } else if let config = line["config"] {
             try await take(try SyncConfig(config), session)
+            primaryKeys = nil
             if beginsAnew { return await leave(&pages, reader) }
           } else if let next = line["position"]?.string {
             position = next
