@@ -32,7 +32,9 @@ enum StoreViews {
       (SELECT value FROM salvor_state WHERE name = 'schemaVersion') AS schema_version,
       (SELECT value FROM salvor_state WHERE name = 'previous') AS previous,
       (SELECT value FROM salvor_state WHERE name = 'current') AS current,
-      (SELECT count(*) FROM salvor_queue WHERE state NOT IN ('refused', 'blocked')) AS queued_changes,
+      (SELECT count(*) FROM salvor_log WHERE op IN \(StoreContext.changeOperations))
+        - (SELECT count(*) FROM salvor_outstanding s JOIN salvor_log g ON g.seq BETWEEN s.first AND s.last
+            WHERE s.\(OutstandingTable.inError) AND g.op IN \(StoreContext.changeOperations)) AS queued_changes,
       (SELECT count(*) FROM salvor_outstanding WHERE \(OutstandingTable.inError)) AS in_error,
       (SELECT count(*) FROM salvor_outstanding WHERE state = 'displaced') AS displaced,
       (SELECT count(*) FROM salvor_outstanding WHERE state = 'kept') AS kept,
@@ -49,11 +51,34 @@ enum StoreViews {
   /// Each change of the log with its request's first counter and state.
   private static func changes(_ catalog: CaptureCatalog) -> String {
     """
-    SELECT g.seq, g.t, \(operation) AS operation, \(key(catalog, "g")) AS key,
-      coalesce((SELECT r.first FROM salvor_outstanding r WHERE r.first = (SELECT max(first) FROM salvor_outstanding WHERE first <= g.seq) AND r.last >= g.seq), g.seq) AS first
+    SELECT g.seq, g.t, \(operation) AS operation, \(key(catalog, "g")) AS key, coalesce(\(sorted), g.seq) AS first
     FROM salvor_log g WHERE g.op IN \(StoreContext.changeOperations)
     """
   }
+
+  /// The same, with groups that closed since Salvor looked at the file: what stands between their markers. `opened` is the marker's
+  /// counter. The windows go over what is not sorted yet alone (`RequestSorting`).
+  private static func changesWithNewGroups(_ catalog: CaptureCatalog) -> String {
+    let (open, close) = (LogOperation.open.rawValue, LogOperation.close.rawValue)
+    let columns = (["seq", "t", "op"] + (0..<max(1, catalog.tables.map(\.keyCount).max() ?? 1)).map { "v\($0)" })
+      .joined(separator: ", ")
+    let done = "coalesce((SELECT value FROM salvor_state WHERE name = 'rangesUpTo'), 0)"
+    return """
+      SELECT g.seq, g.t, \(operation) AS operation, \(key(catalog, "g")) AS key, g.opened,
+        coalesce(\(sorted), (SELECT min(c.seq) FROM salvor_log c WHERE c.seq > g.opened AND c.op IN \(StoreContext.changeOperations)), g.seq) AS first
+      FROM (
+        SELECT \(columns), NULL AS opened FROM salvor_log WHERE seq <= \(done)
+        UNION ALL
+        SELECT \(columns), CASE WHEN marker < (SELECT max(seq) FROM salvor_log WHERE seq > \(done) AND op = \(close))
+            AND (SELECT m.op FROM salvor_log m WHERE m.seq = n.marker) = \(open) THEN marker END AS opened
+        FROM (SELECT \(columns), max(CASE WHEN op IN (\(open), \(close)) THEN seq END) OVER (ORDER BY seq) AS marker FROM salvor_log WHERE seq > \(done)) n
+      ) g WHERE g.op IN \(StoreContext.changeOperations)
+      """
+  }
+
+  /// The first counter of the request of several changes that a change is in.
+  private static let sorted =
+    "(SELECT r.first FROM salvor_outstanding r WHERE r.first = (SELECT max(first) FROM salvor_outstanding WHERE first <= g.seq) AND r.last >= g.seq)"
 
   private static let operation =
     "CASE WHEN g.op = 1 THEN 'insert' WHEN g.op IN (2, 11) THEN 'update' ELSE 'delete' END"
@@ -76,9 +101,10 @@ enum StoreViews {
         CASE WHEN l.seq <= (SELECT value FROM salvor_state WHERE name = 'uploadLast')
             AND NOT EXISTS (SELECT 1 FROM salvor_outstanding e WHERE e.first = l.first AND e.apart = 1)
           THEN (SELECT value FROM salvor_state WHERE name = 'uploadState') ELSE 'queued' END) AS state,
-      (SELECT tag FROM salvor_outstanding r WHERE r.first = l.first) AS tag, l.seq AS counter,
+      coalesce((SELECT tag FROM salvor_outstanding r WHERE r.first = l.first), (SELECT v0 FROM salvor_log m WHERE m.seq = l.opened)) AS tag,
+      l.seq AS counter,
       \(noted)
-    FROM (\(changes(catalog))) l ORDER BY l.seq
+    FROM (\(changesWithNewGroups(catalog))) l ORDER BY l.seq
     """
   }
 
