@@ -327,6 +327,8 @@ final class BlockDecision {
   /// The sender is told what the database made of the rows that were written.
   private func feedAltered(_ evaluation: SetEvaluation, _ tally: inout Tally) throws {
     for (hash, entry) in evaluation.overlay.entries where entry.before != entry.now {
+      // Other databases store what they are given, but for -0.0.
+      guard connection.altersRows || entry.now?.contains(where: \.isMinusZero) == true else { continue }
       if try rows.row(entry.table, entry.key) != entry.now { tally.echo.feed(entry.table, entry.key, hash) }
     }
   }
@@ -343,7 +345,7 @@ final class BlockDecision {
       }
       try tally.echo.account(evaluation, isDoubled: written.wasParked)
       for row in written.passedOver { tally.echo.feed(row.table, row.key, writer.hash(of: row)) }
-      if connection.altersRows { try feedAltered(evaluation, &tally) }
+      try feedAltered(evaluation, &tally)
       try heals.write(evaluation.healings, after: before)
       return nil
     } catch let broken as SetWriter.Broken {
@@ -351,4 +353,8 @@ final class BlockDecision {
       return broken
     }
   }
+}
+
+extension Value {
+  fileprivate var isMinusZero: Bool { if case .real(let x) = self { x == 0 && x.sign == .minus } else { false } }
 }

@@ -19,6 +19,8 @@ struct RowItems {
   private(set) var blobBytes: Int64 = 0
   /// Those that travelled outside, each with its item.
   private(set) var references: [(item: Int, reference: BlobReference)] = []
+  /// A real of its is -0.0, which SQLite stores as 0.0 in a column of the type REAL.
+  private(set) var holdsMinusZero = false
   private var copies: Copies?
   private let chunk: UnsafeBufferPointer<UInt8>
 
@@ -30,6 +32,7 @@ struct RowItems {
     byteCount = 0
     blobBytes = 0
     references.removeAll(keepingCapacity: true)
+    holdsMinusZero = false
     while let item = try reader.item() {
       switch item {
       case .text(let bytes):
@@ -44,6 +47,10 @@ struct RowItems {
           blobBytes = max(blobBytes, Int64(bytes.count))
         }
         items.append(.blob(kept(bytes)))
+      case .real(let x):
+        if x == 0, x.sign == .minus { holdsMinusZero = true }
+        byteCount += 8
+        items.append(item)
       default:
         byteCount += 8
         items.append(item)

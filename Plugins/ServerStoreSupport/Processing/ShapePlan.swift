@@ -341,12 +341,13 @@ extension ShapePlan {
   }
 
   /// Runs the statement. False: the row, if there is one, is not what was sent.
-  func run(_ items: [PayloadReader.Item], _ catalog: Catalog) throws -> Bool {
+  func run(_ row: RowItems, _ catalog: Catalog) throws -> Bool {
     guard let statement, let place else { return false }
+    let items = row.items
     for (index, item) in parameters.enumerated() { try statement.bind(index + 1, items[item]) }
     if answers.isEmpty {
       try statement.run()
-      return true
+      return !row.holdsMinusZero
     }
     defer { statement.reset() }
     guard try statement.step() else { return true }

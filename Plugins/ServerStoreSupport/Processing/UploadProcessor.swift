@@ -564,7 +564,7 @@ package final class UploadProcessor {
     let before = connection.writtenRows
     var (isAsSent, changes) = (true, 0)
     func runProved() throws {
-      isAsSent = try plan.run(row.items, catalog)
+      isAsSent = try plan.run(row, catalog)
       changes = connection.changes
       guard mayGoBack else { return }
       let entry = tally.echo.lastAccounted
