@@ -27,10 +27,6 @@ public struct TableRebuild {
     let objects = try connection.rows(
       "SELECT name, sql, type FROM sqlite_schema WHERE type IN ('index', 'trigger') AND sql IS NOT NULL AND tbl_name = ?1 COLLATE NOCASE ORDER BY rowid",
       .text(table.name))
-    let legacy = try connection.pragma("legacy_alter_table")?.integer ?? 0
-    // References of other tables, and triggers and views that name the table, stay as they are written.
-    _ = try connection.pragma("legacy_alter_table", "ON")
-    defer { _ = try? connection.pragma("legacy_alter_table", "\(legacy)") }
     var made = table
     made.name = Self.name
     // Statements that name no columns go on as they were.
@@ -45,18 +41,35 @@ public struct TableRebuild {
     var names = made.columns.map(\.name).filter { shape.column($0) != nil } + own.map(\.name)
     if let rowid = Self.rowid(shape), !ddl.isRowidKey(table) { names.insert(rowid, at: 0) }
     let columns = quotedList(names)
-    connection.clearStatementCache()
-    try connection.execute(ddl.createTable(made, in: schema))
-    for column in own { try connection.add(column, to: Self.name) }
-    try connection.execute(
-      "INSERT INTO \(Self.name) (\(columns)) SELECT \(columns) FROM \(quoted(table.name)); DROP TABLE \(quoted(table.name)); "
-        + "ALTER TABLE \(Self.name) RENAME TO \(quoted(table.name))")
+    try Self.replace(table.name, on: connection) {
+      try connection.execute(ddl.createTable(made, in: schema))
+      for column in own { try connection.add(column, to: Self.name) }
+      try connection.execute("INSERT INTO \(Self.name) (\(columns)) SELECT \(columns) FROM \(quoted(table.name))")
+    }
     var lost: [String] = []
     for object in objects {
       guard let name = object[0].string, let sql = object[1].string, !isOurs(name) else { continue }
       if try !bringBack(sql, of: table) { lost.append(name) }
     }
     return lost
+  }
+
+  /// Makes a plain table with the rows of this one, and without keys, constraints, indexes and triggers.
+  public static func makePlain(_ table: String, on connection: SQLiteConnection) throws {
+    try replace(table, on: connection) {
+      try connection.execute("CREATE TABLE \(name) AS SELECT * FROM \(quoted(table))")
+    }
+  }
+
+  /// Puts the table that `make` makes in the place of this one. References of other tables, and triggers and views that name the table, stay as
+  /// they are written.
+  private static func replace(_ table: String, on connection: SQLiteConnection, make: () throws -> Void) throws {
+    let legacy = try connection.pragma("legacy_alter_table")?.integer ?? 0
+    _ = try connection.pragma("legacy_alter_table", "ON")
+    defer { _ = try? connection.pragma("legacy_alter_table", "\(legacy)") }
+    connection.clearStatementCache()
+    try make()
+    try connection.execute("DROP TABLE \(quoted(table)); ALTER TABLE \(name) RENAME TO \(quoted(table))")
   }
 
   /// What the rowid is called, where it is not the key: a full-text index of the application's may hold it.

@@ -95,21 +95,11 @@ struct DroppedTable {
       try connection.execute("DROP TABLE \(quoted(table.name))")
       return notices
     }
-    try keepRows(of: table)
+    // Without keys and constraints they are in the way of no other row.
+    try TableRebuild.makePlain(table.name, on: connection)
     return notices + [
       "\(name) was dropped from the schema while Salvor's triggers of it were missing. What was written to it meanwhile cannot be told from the server's rows any more, so all of them stay, in a plain table \(name) without keys. Take what is yours, and drop it."
     ]
-  }
-
-  /// Copies the rows into a table without keys and constraints, so that they are in the way of no other row.
-  private func keepRows(of table: CapturedTable) throws {
-    let legacy = try connection.pragma("legacy_alter_table")?.integer ?? 0
-    // Views of the application's that name the table stay as they are written.
-    _ = try connection.pragma("legacy_alter_table", "ON")
-    defer { _ = try? connection.pragma("legacy_alter_table", "\(legacy)") }
-    try connection.execute(
-      "CREATE TABLE salvor_rebuilt AS SELECT * FROM \(quoted(table.name)); DROP TABLE \(quoted(table.name)); "
-        + "ALTER TABLE salvor_rebuilt RENAME TO \(quoted(table.name))")
   }
 }
 
