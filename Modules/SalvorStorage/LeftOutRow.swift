@@ -12,6 +12,9 @@ public struct LeftOutRow: Sendable, Hashable {
     /// This device's table takes it and another row of the server's for one: a unique index of its own compares otherwise than the server's.
     /// The other row, where it is known, and the constraint in SQLite's words.
     case collides(with: RowPlace?, constraint: String)
+    /// This device's table does not take it: a CHECK, NOT NULL, STRICT or a trigger that raises. The constraint in SQLite's words, and the
+    /// application's triggers that may have refused it.
+    case refused(constraint: String, triggers: [String])
   }
 
   /// The row that is left out.
@@ -55,7 +58,7 @@ extension LeftOutRow.Cause {
     switch self {
     case .lacks(let parent):
       return
-        "\(isOne ? "It references" : "They reference") the row \(SalvorStorage.text(parent.key)) of \(parent.table), which did not come: it is larger than devices take (server.limits.rowBytesMax or blobBytesMax), or the server does not have it (PRAGMA foreign_key_check there names such rows). Mend it at the server: a synchronization that brings it brings these rows, too."
+        "\(isOne ? "It references" : "They reference") the row \(SalvorStorage.text(parent.key)) of \(parent.table), which did not come: it was left out itself, it is larger than devices take (server.limits.rowBytesMax or blobBytesMax), or the server does not have it (PRAGMA foreign_key_check there names such rows). A synchronization that brings it brings these rows, too."
     case .lacksByOwnKey(let parent):
       return
         "\(isOne ? "It references" : "They reference") the row \(SalvorStorage.text(parent.key)) of \(parent.table), which is not here, and this device's table has a foreign key for it that the schema does not name: the server and other devices have \(isOne ? "it" : "them"). Declare the reference in the schema (references), or make the table here without it (between salvor capture pause and resume); salvor verify --repair brings \(isOne ? "it" : "them") back then."
@@ -63,6 +66,13 @@ extension LeftOutRow.Cause {
       let row = other.map { "the row \(SalvorStorage.text($0.key)) of \($0.table)" } ?? "another row"
       return
         "This device's table takes \(isOne ? "it" : "them") and \(row) for one (\(constraint)), and the server does not: a unique index of this device compares otherwise, as with COLLATE NOCASE. Give one of them another value, at the server or here, or make the index here as the server's is (between salvor capture pause and resume). The next synchronization that changes rows of the table looks again; salvor verify --repair does so at once."
+    case .refused(let constraint, let triggers):
+      let trigger =
+        triggers.isEmpty
+        ? ""
+        : " Where a trigger of the application's refused \(isOne ? "it" : "them") (\(triggers.joined(separator: ", "))), drop it or make it anew, or say applicationTriggers: \"off\" for the table."
+      return
+        "This device's table does not take \(isOne ? "it" : "them"): \(constraint). Mend \(isOne ? "the row" : "the rows") at the server; or, where the constraint is this device's own, make the table here without it (between salvor capture pause and resume).\(trigger) The next synchronization brings \(isOne ? "the row" : "the rows") then; salvor verify --repair tries at once."
     }
   }
 }

@@ -67,6 +67,8 @@ import Testing
       "SELECT key, reason, message IS NULL FROM salvor_error_archive WHERE state = 'displaced' ORDER BY counter"
     #expect(try bench.read(view) == [[2, "row-gone", 0], [3, "constraint", 0], [4, "blocked", 0]])
     #expect(try bench.read("SELECT id, rank FROM node ORDER BY id") == [[1, 7], [5, 9]])
+    let message = try bench.read("SELECT message FROM salvor_error_archive WHERE key = 3")[0][0].string ?? ""
+    #expect(message.contains("The row [5] of node is in its way: it has the same in rank."), "\(message)")
   }
 
   @Test("the view shows a blob of an archived entry as a blob")
@@ -282,5 +284,35 @@ import Testing
     #expect(!report.notices[0].contains("wide"))
     _ = try await bench.download([("size", ["b", 2])])
     #expect(try bench.read("SELECT id, width FROM size ORDER BY id") == [["a", 1], ["b", 2], ["c", 3]])
+  }
+
+  @Test(
+    "a change on a row that its table does not take any more is displaced, and returns with it; one that makes it fit stands (decision 211)"
+  )
+  func refusedBases() async throws {
+    let schema = Schema(tables: [
+      Table(
+        "size", primaryKey: ["id"],
+        columns: [
+          Column("id", .text), Column("width", .integer, nullable: true), Column("note", .text, nullable: true),
+        ])
+    ])
+    var bench = try await StoreBench(
+      schema, sql: "CREATE TABLE size (id TEXT NOT NULL PRIMARY KEY, width INTEGER CHECK (width < 10), note TEXT)")
+    _ = try await bench.download([("size", ["a", 1, nil]), ("size", ["b", 2, nil])])
+    try bench.write("UPDATE size SET note = 'mine' WHERE id = 'a'")
+    try bench.write("UPDATE size SET width = 4 WHERE id = 'b'")
+    let report = try await bench.download([("size", ["a", 50, nil]), ("size", ["b", 50, nil])])
+    #expect(report.notices.contains { $0.contains("The row [a] of size was left out") }, "\(report.notices)")
+    #expect(report.displaced.count == 1 && report.leftOut == 1)
+    #expect(try bench.read("SELECT * FROM size") == [["b", 4, nil]])
+    // Without its change nothing of the other one fits either.
+    let change = try #require(try await bench.store.requests(in: [.queued], after: nil, limit: 10).first)
+    _ = try await bench.store.remove(.withdraw(change.id))
+    #expect(try bench.read("SELECT * FROM size") == [])
+    #expect(try await bench.store.notes().contains { $0.text.contains("The row [b] of size was left out") })
+    _ = try await bench.download([("size", ["a", 5, nil]), ("size", ["b", 6, nil])])
+    #expect(try bench.read("SELECT * FROM size ORDER BY id") == [["a", 5, "mine"], ["b", 6, nil]])
+    #expect(try bench.isWhole())
   }
 }

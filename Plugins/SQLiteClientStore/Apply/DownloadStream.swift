@@ -226,7 +226,8 @@ final class DownloadStream {
           if version != nil { throw NotAhead() }
           try arrival.wroteRow()
         }
-        try target.isPlain && version == nil
+        // A later line of a row that something was in the way of counts.
+        try target.isPlain && version == nil && rows.rows.isEmpty
           ? writePlainly(&reader, target, places, bytes) : writeRow(&reader, target, places, version)
         report.upserts += 1
       case .part(let version):
@@ -300,51 +301,51 @@ final class DownloadStream {
     guard count == places.count else { throw reader.malformed("a row has too few values") }
     do { try statement.write(on: context.connection) } catch let error as SalvorError where error.isConstraintViolation
     {
-      if arrival != nil, error.isStrictRefusal { throw NotAhead() }
-      let row = UnsafeBufferPointer(rebasing: bytes[start..<reader.offset])
-      if error.isStrictRefusal { return leaveOut(error, target, try key(of: row, target, places)) }
-      guard target.insert != nil else {
-        throw WorkingRows.inconsistent(context, target.table.name, try key(of: row, target, places), error.sqliteDetail)
-      }
-      try writeAgain(row, target, places)
+      let text = UnsafeBufferPointer(rebasing: bytes[start..<reader.offset])
+      if target.insert != nil, try writesAgain(text, target, places) { return }
+      if arrival != nil { throw NotAhead() }
+      let row = try slotRow(of: text, target, places)
+      try rows.postpone(target.table, Array(row.prefix(target.table.keyCount)), row)
     }
   }
 
-  /// A row that cannot be inserted: an earlier line did, or a constraint refuses it.
-  private func writeAgain(_ row: UnsafeBufferPointer<UInt8>, _ target: Target, _ places: [Int]) throws {
+  /// A row that cannot be inserted: an earlier line did. False: a constraint refuses it.
+  private func writesAgain(_ row: UnsafeBufferPointer<UInt8>, _ target: Target, _ places: [Int]) throws -> Bool {
     var reader = PayloadReader(row, blobs: blobs)
     try reader.beginArray()
     var isFirst = true
     for place in places where try reader.nextElement(&isFirst) {
       try bind(try reader.item(), to: target.upsert, place + 1, row)
     }
-    do { try target.upsert.write(on: context.connection) } catch let error as SalvorError
-      where error.isConstraintViolation
-    {
-      if arrival != nil { throw NotAhead() }
-      throw WorkingRows.inconsistent(context, target.table.name, try key(of: row, target, places), error.sqliteDetail)
+    do {
+      try target.upsert.write(on: context.connection)
+      return true
+    } catch let error as SalvorError where error.isConstraintViolation {
+      return false
     }
   }
 
-  /// A STRICT table of the application's own does not take a value of another storage class: that row alone is left out, and
-  /// a person hears of it. Which value it was is not said.
-  func leaveOut(_ error: SalvorError, _ target: Target, _ key: Key) {
-    if onlyTables != nil { return }
-    report.notices.append(
-      "The row [\(key.map { "\($0)" }.joined(separator: ", "))] of \(target.table.name) was left out: this device's table is STRICT and does not take one of its values (\(error.strictColumn)). Mend the value at the server, or make the table anew without STRICT between salvor capture pause and resume."
-    )
-  }
-
-  private func key(of row: UnsafeBufferPointer<UInt8>, _ target: Target, _ places: [Int]) throws -> Key {
-    var key = Key(repeating: .null, count: target.table.keyCount)
-    var reader = PayloadReader(row, blobs: blobs)
+  private func slotRow(of text: UnsafeBufferPointer<UInt8>, _ target: Target, _ places: [Int]) throws -> SlotRow {
+    var row = emptyRow(target, places)
+    var reader = PayloadReader(text, blobs: blobs)
     try reader.beginArray()
     var isFirst = true
     for place in places where try reader.nextElement(&isFirst) {
-      let value = try reader.item().value
-      if target.slots[place] < key.count { key[target.slots[place]] = value }
+      row[target.slots[place]] = try reader.item().value
     }
-    return key
+    if let own = additions.slots[target.table.number] {
+      try keepOwn(&row, own, target.table, Array(row.prefix(target.table.keyCount)))
+    }
+    return row
+  }
+
+  /// Columns that do not come have their default.
+  private func emptyRow(_ target: Target, _ places: [Int]) -> SlotRow {
+    var row = SlotRow(repeating: .null, count: target.table.columns.count)
+    for (place, slot) in target.slots.enumerated() where places.count < target.names.count {
+      row[slot] = target.defaults[place]
+    }
+    return row
   }
 
   private func bind(
@@ -369,10 +370,7 @@ final class DownloadStream {
   private func writeRow(
     _ reader: inout DownloadChunkReader, _ target: Target, _ places: [Int], _ version: Int64?
   ) throws {
-    var row = SlotRow(repeating: .null, count: target.table.columns.count)
-    for (place, slot) in target.slots.enumerated() where places.count < target.names.count {
-      row[slot] = target.defaults[place]
-    }
+    var row = emptyRow(target, places)
     var count = 0
     while let item = try reader.item() {
       guard count < places.count else { throw reader.malformed("a row has too many values") }
@@ -406,7 +404,7 @@ final class DownloadStream {
     do { try target.upsert.write(on: context.connection) } catch let error as SalvorError
       where error.isConstraintViolation
     {
-      if error.isStrictRefusal { leaveOut(error, target, key) } else { try rows.postpone(target.table, key, row) }
+      try rows.postpone(target.table, key, row)
     }
   }
 
@@ -501,14 +499,5 @@ final class DownloadStream {
       if place < key.count { try history.bind(place + 4, key[place]) } else { try history.bindNull(place + 4) }
     }
     try history.run()
-  }
-}
-
-extension SalvorError {
-  /// A STRICT table has refused a value for its storage class.
-  var isStrictRefusal: Bool { sqliteCode == SQLITE_CONSTRAINT | 12 << 8 }
-  /// SQLite says `cannot store TEXT value in INTEGER column note.size`: the column.
-  fileprivate var strictColumn: String {
-    sqliteDetail.split(separator: " ").last.map { "column \($0)" } ?? "unknown column"
   }
 }

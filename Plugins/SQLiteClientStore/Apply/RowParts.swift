@@ -55,7 +55,6 @@ extension DownloadStream {
     try statement.bind(key + changed.filter { $0.slot >= target.table.keyCount }.map(\.value))
     do { try statement.write(on: context.connection) } catch let error as SalvorError where error.isConstraintViolation
     {
-      if error.isStrictRefusal { return leaveOut(error, target, key) }
       guard let current = try context.currentRow(target.table, key) else { return try lack(ref) }
       return try rows.postpone(target.table, key, merged(current))
     }

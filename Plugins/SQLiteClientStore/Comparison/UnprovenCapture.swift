@@ -13,6 +13,10 @@ final class UnprovenCapture {
   private let lines: StagedLines
   /// Columns whose values nobody here knows, by the table's number: no difference of them was written here.
   private var unknown: [Int64: Set<Int>] = [:]
+  /// Tables of which rows were left out, by number: one that is not here need not have been deleted here.
+  private var lacking: Set<Int64> = []
+  /// How many rows such tables take from the server.
+  private var taken: [Int64: Int64] = [:]
   private(set) var captured: Int64 = 0
   private(set) var notices: [String] = []
 
@@ -58,6 +62,8 @@ final class UnprovenCapture {
     }
     let unproven = UnprovenTables(context)
     let servers = try unproven.servers()
+    lacking = try IncompleteTables(context).all()
+    try IncompleteTables(context).compared(tables)
     for table in tables { unknown[table.number] = try context.unknownSlots(of: table) }
     try unproven.prove(tables + first)
     let whole = tables.filter { full.contains($0.number) && !servers.contains($0.name) }
@@ -91,6 +97,11 @@ final class UnprovenCapture {
       if let count = kept[table.number] {
         notices.append(
           "\(count) rows of \(table.name) may have been written here while the triggers were away, and the server has changed them, too, or no subscription covers them any more: it is what the server says that stands, and the values that were here are in the archive."
+        )
+      }
+      if let count = taken[table.number] {
+        notices.append(
+          "\(count) rows of \(table.name) were not here, and come from the server: rows of this table had been left out. One of them that was deleted here while the triggers were away is here again."
         )
       }
       guard let count = counts[table.number], count > 0 else { continue }
@@ -140,6 +151,10 @@ final class UnprovenCapture {
         try !deletes || !context.isMarked(table, line.key)
       else { return }
       guard let entry = try entry(line, index, leaving), try known.insert(table, line.key) else { return }
+      if entry.operation == .delete, lacking.contains(table.number) {
+        taken[table.number, default: 0] += 1
+        return
+      }
       found.append(entry)
       count += 1
       if found.count >= 1000 { try write(&found) }

@@ -34,13 +34,12 @@ extension StoreContext {
   }
 
   /// A constraint or a trigger of the device's refused a row: the triggers that may have done it.
-  func refusingTriggers(_ table: String) -> String {
+  func triggersThatFire(on table: String) -> [String] {
     let names = ((try? triggers()) ?? []).filter { $0.table.folded == table.folded }.map(\.name)
     guard !names.isEmpty, catalog.table(table).map({ (try? firingTables().contains($0.number)) ?? true }) ?? true else {
-      return ""
+      return []
     }
-    return
-      " Where a trigger of the application's refused it (\(table) has \(names.joined(separator: ", "))), drop it or make it anew, or say applicationTriggers: \"off\" for the table."
+    return names
   }
 
   private func triggers() throws -> [Trigger] {

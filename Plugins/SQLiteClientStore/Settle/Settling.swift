@@ -68,14 +68,23 @@ final class Settling {
     let tables = rows.leftOut.compactMap { row in
       context.catalog.table(row.row.table).map { (number: $0.number, cause: row.cause) }
     }
-    let lacking = tables.filter { if case .collides = $0.cause { false } else { true } }
-    let colliding = tables.filter { if case .collides = $0.cause { true } else { false } }
+    var (lacking, colliding, refusing) = (Set<Int64>(), Set<Int64>(), Set<Int64>())
+    for (number, cause) in tables {
+      switch cause {
+      case .lacks, .lacksByOwnKey: lacking.insert(number)
+      case .collides: colliding.insert(number)
+      case .refused: refusing.insert(number)
+      }
+    }
     let incomplete = IncompleteTables(context)
-    let comes = try incomplete.note(left: Set(lacking.map(\.number))) { table in
+    try incomplete.note(refusing: refusing)
+    // Who reads a download's report is told there.
+    if case .none = move.bases { try connection.note(rows.leftOut.notices, at: context.clock.now()) }
+    let comes = try incomplete.note(left: lacking) { table in
       let written = rows.touched.writtenRows(table)
       return try connection.integer("SELECT 1 FROM \(written.from) WHERE \(written.condition) LIMIT 1") != nil
     }
-    let isFree = try incomplete.note(colliding: Set(colliding.map(\.number))) { table in
+    let isFree = try incomplete.note(colliding: colliding) { table in
       try rows.touched.hasWritten(table) || rows.touched.hasRemoved(table)
     }
     report.isToCompare = comes || isFree

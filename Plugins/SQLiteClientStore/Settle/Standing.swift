@@ -23,7 +23,7 @@ extension WorkingRows {
         try displace(culprit, .constraint)
         continue
       }
-      if try leaveOutColliding() { continue }
+      if try leaveOutUnwritable() { continue }
       try returnMarked()
       try removeDanglingMarked(proof)
       let violations = rows.isEmpty ? [] : try proof.violations()
@@ -63,18 +63,18 @@ extension WorkingRows {
     }
   }
 
-  /// Rows of the server's that this table takes for one with others of the server's: they have no base until the way is free
-  /// (decision 209). False: there are none.
-  private func leaveOutColliding() throws -> Bool {
-    if colliding.isEmpty { return false }
-    for (ref, cause) in colliding {
+  /// Rows of the server's that this table takes for one with others of the server's (decision 209), or does not take at all (decision 211):
+  /// they have no base until the way is free. False: there are none.
+  private func leaveOutUnwritable() throws -> Bool {
+    if unwritable.isEmpty { return false }
+    for (ref, cause) in unwritable {
       guard let work = rows[ref] else { continue }
       try setBase(work.table, work.key, nil)
       swept.insert(ref)
       if work.table.deletedFlag != nil { try followBase(work.table, work.key, from: work.timeline.base, to: nil) }
       leftOut.append(LeftOutRow(row: RowPlace(table: work.table.name, key: work.key), cause: cause))
     }
-    colliding = []
+    unwritable = []
     return true
   }
 

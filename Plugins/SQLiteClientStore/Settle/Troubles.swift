@@ -211,11 +211,10 @@ extension WorkingRows {
   /// A row of the server's that this device's table does not take.
   ///
   /// - Parameter what: the constraint in SQLite's words.
-  static func inconsistent(_ context: StoreContext, _ table: String, _ key: Key?, _ what: String) -> SalvorError {
-    let row = key.map { "the server's row [\($0.map { "\($0)" }.joined(separator: ", "))]" } ?? "a row of the server's"
-    return SalvorError(
+  static func inconsistent(_ table: String, _ key: Key, _ what: String) -> SalvorError {
+    SalvorError(
       .inconsistentDownload,
-      "The table \(table) of this device does not take \(row): \(what). Where the schema has this constraint, another program wrote the row at the server: mend it there. Where it has not, the constraint is this device's own: take it out of the table (salvor capture pause and resume), or give it to the schema.\(context.refusingTriggers(table)) Then sync again.",
+      "The table \(table) of this device does not take the server's row [\(key.map { "\($0)" }.joined(separator: ", "))]: \(what). Where the schema has this constraint, another program wrote the row at the server: mend it there. Where it has not, the constraint is this device's own: take it out of the table (salvor capture pause and resume), or give it to the schema. Then sync again.",
       context: ["table": table])
   }
 

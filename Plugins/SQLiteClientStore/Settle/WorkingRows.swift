@@ -35,8 +35,8 @@ final class WorkingRows {
   /// Rows of the server's that are not shown, because those that they reference did not come.
   var leftOut: [LeftOutRow] = []
   private var writers: [Int64: RowWriter] = [:]
-  /// Rows that were refused last, since the server's other rows stand there and no request is to blame.
-  var colliding: [(ref: RowRef, cause: LeftOutRow.Cause)] = []
+  /// Rows of the server's that their tables refused last, and no request is to blame.
+  var unwritable: [(ref: RowRef, cause: LeftOutRow.Cause)] = []
   /// By table: `StoreContext.unknownSlots`, which nothing changes while rows are in work.
   private var unknown: [Int64: Set<Int>] = [:]
   /// Tables whose digest is forgotten.
@@ -254,23 +254,31 @@ final class WorkingRows {
   private struct Refused: Error {
     var culprits: [Int64]
     /// Where no request is to blame.
-    var colliding: [(ref: RowRef, cause: LeftOutRow.Cause)] = []
+    var unwritable: [(ref: RowRef, cause: LeftOutRow.Cause)] = []
+
+    /// Those that their table does not take, whatever else is in it; nil: there are none.
+    var ofRowsAlone: Refused? {
+      let rows = unwritable.filter { if case .refused = $0.cause { true } else { false } }
+      return rows.isEmpty ? nil : Refused(culprits: [], unwritable: rows)
+    }
   }
 
   /// Writes every row that is not shown as it should be: all of them, or none.
   ///
   /// - Parameter isProven: looks at the tables as they are then; false takes it back.
-  /// - Returns: nil: it is done. Otherwise nothing is: the changes to blame for rows that the tables refuse. Where none is, `colliding`
+  /// - Returns: nil: it is done. Otherwise nothing is: the changes to blame for rows that the tables refuse. Where none is, `unwritable`
   ///   has the rows, or it throws `inconsistent-download`.
   func written(isProven: () throws -> Bool = { true }) throws -> [Int64]? {
     let waiting = rows.filter { $0.value.shown != $0.value.timeline.current }.keys
-    colliding = []
+    unwritable = []
     guard !waiting.isEmpty else { return try isProven() ? nil : [] }
     let before = rows, markedBefore = markedOut
     do {
       try context.connection.savepoint("salvor_write") {
         // In a fixed order, so that a history runs the same way twice.
         let failure = try unlessStuck { try write(Self.inOrder(waiting)) }
+        // What a table does not take is in nobody's way: without triggers it would stand where one of them has refused it.
+        if let refused = (failure as? Refused)?.ofRowsAlone { throw refused }
         if firesTriggers, try undoTriggers() {
           firesTriggers = false
           defer { firesTriggers = true }
@@ -286,7 +294,7 @@ final class WorkingRows {
       for ref in rows.keys where before[ref] == nil { places.remove(ref) }
       rows = before
       markedOut = markedBefore
-      colliding = refused.colliding
+      unwritable = refused.unwritable
       return refused.culprits
     }
   }
@@ -325,13 +333,13 @@ final class WorkingRows {
         var culprits: [Int64] = []
         for ref in refused { if let culprit = try culprit(ref, refusals[ref]?.outcome) { culprits.append(culprit) } }
         guard !culprits.isEmpty else {
-          let colliding = try basesMayBreak ? [] : collisions(of: refused.map { ($0, refusals[$0]) })
-          if !colliding.isEmpty { throw Refused(culprits: [], colliding: colliding) }
+          let unwritable = try unwritable(of: refused.map { ($0, refusals[$0]) })
+          if !unwritable.isEmpty { throw Refused(culprits: [], unwritable: unwritable) }
           let ref = refused[refused.count - 1]
           let words = refusals[ref]?.words ?? ""
           throw basesMayBreak
             ? Self.outdated(rows[ref]?.table.name ?? "", ref.key, words)
-            : Self.inconsistent(context, rows[ref]?.table.name ?? "", ref.key, words)
+            : Self.inconsistent(rows[ref]?.table.name ?? "", ref.key, words)
         }
         throw Refused(culprits: culprits)
       }
@@ -339,14 +347,20 @@ final class WorkingRows {
     }
   }
 
-  /// Of refused rows those that others of the server's are in the way of. In a fixed order.
-  private func collisions(of refused: [(ref: RowRef, refusal: (outcome: RowWriter.Outcome, words: String)?)]) throws
+  /// Of refused rows those that the tables do not take, or that others of the server's are in the way of: not before the download has said
+  /// what those are now. In a fixed order.
+  private func unwritable(of refused: [(ref: RowRef, refusal: (outcome: RowWriter.Outcome, words: String)?)]) throws
     -> [(ref: RowRef, cause: LeftOutRow.Cause)]
   {
     try refused.compactMap { ref, refusal in
-      guard let refusal, refusal.outcome == .collides, let work = rows[ref], work.timeline.base != nil,
-        let row = work.timeline.current
-      else { return nil }
+      guard let refusal, let work = rows[ref], work.timeline.base != nil, let row = work.timeline.current else {
+        return nil
+      }
+      if refusal.outcome == .invalid {
+        let triggers = context.triggersThatFire(on: work.table.name)
+        return (ref, .refused(constraint: refusal.words, triggers: triggers))
+      }
+      if basesMayBreak { return nil }
       var holder: Key?
       for unique in work.table.uniques where holder == nil {
         holder = try holders(of: row, unique, work.table).first { $0 != ref.key }

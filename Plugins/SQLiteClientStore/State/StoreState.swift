@@ -56,6 +56,8 @@ enum StateName: String {
   case incomplete
   /// The same of those whose rows this device's tables take for others (`IncompleteTables.crowded`).
   case crowded
+  /// The same of those that do not take rows, and of which schema that is known (`IncompleteTables.refusing`).
+  case refusing, refusingSchema
   /// `LeftOutBlobs`.
   case largeBlobs
   /// What an opening was done with that brought the file in line (`OpenedBefore`).

@@ -265,6 +265,7 @@ public actor SQLiteClientStore: ClientStore {
     try connection.transaction {
       notices += try straighten(context)
       try LargeBlobs(context: context).lookAgain(bytesMax: Int64(limits.blobBytesMax))
+      try IncompleteTables(context).lookAgainAtRefusing()
       try RequestSorting(context).sort()
       if let current: SequenceID = try connection.identifier(.current) {
         if try connection.text(.uploadState) != RequestState.unknownOutcome.rawValue {

@@ -74,7 +74,7 @@ private func describe(_ report: VerificationReport, values: Bool, on terminal: T
     if !report.leftOut.isEmpty {
       let rows = report.leftOut.count == 1 ? "1 row stays" : "\(grouped(Int64(report.leftOut.count))) rows stay"
       terminal.error(
-        "\(terminal.red("\(rows) different")): \(names(report.leftOut)). A row that each references did not come: it is larger than devices take (server.limits.rowBytesMax or blobBytesMax), or the server does not have it. Mend it at the server; the next synchronization brings them."
+        "\(terminal.red("\(rows) different")): \(names(report.leftOut)). A row that each references did not come: it is larger than devices take (server.limits.rowBytesMax or blobBytesMax), or the server does not have it; or this device's table does not take the row. salvor status says which it is. When that is mended, the next synchronization brings them."
       )
     }
   } else if report.remaining > 0 {
