@@ -329,13 +329,13 @@ public actor SalvorClient {
     var hasDiscarded = false
     var recoveries = 0
     var blobFailures = 0
-    var blobBytesMax: Int64?
+    var room = UploadRoom()
     while true {
       // A file may name blobs that are gone; the rows name those of now.
       var session = SyncSession(
-        configuration: configuration, progress: progress, report: report, met: met, blobBytesMax: blobBytesMax,
+        configuration: configuration, progress: progress, report: report, met: met, room: room,
         onlyUploads: rounds.onlyUploads, wholeRows: hasDiscarded || blobFailures > 0)
-      defer { blobBytesMax = session.blobBytesMax }
+      defer { room = session.room }
       do {
         try await session.run(groups: groups)
         report = session.report

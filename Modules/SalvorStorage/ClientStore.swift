@@ -26,13 +26,12 @@ public protocol ClientStore: RequestKeeping, ClientBlobs {
   /// says. Otherwise, where requests of `groups` (nil: all) wait, a new current sequence ID is drawn and is durable,
   /// the identity file included, before this returns. With nothing to send, nothing is drawn or written.
   ///
-  /// `blobBytesMax` is what the blobs that a new upload refers to, old values and new ones, may have together (a server has
-  /// said so; nil: any number of bytes). Requests are chosen in order, each with those it depends on, up to the first that
-  /// is beyond it; one whose own blobs are beyond it is passed over until nothing else is left, and is an upload of its own
-  /// then, for the server to judge.
+  /// `room` is what a new upload may have, as a server has said. Of its blobs: requests are chosen in order, each with those it
+  /// depends on, up to the first that is beyond it; one whose own blobs are beyond it is passed over until nothing else is left, and is
+  /// an upload of its own then, for the server to judge.
   ///
   /// One session at a time, over all processes that have the database open: another one throws `session-in-use`.
-  func beginSession(groups: Set<String>?, blobBytesMax: Int64?) async throws -> ClientSession
+  func beginSession(groups: Set<String>?, room: UploadRoom) async throws -> ClientSession
 
   /// Ends what `beginSession` began, however it went.
   func endSession() async
@@ -127,9 +126,9 @@ extension ClientStore {
   /// Reads the whole status: for stores that have no cheaper way.
   public func queued() async throws -> Int64 { try await status().queued }
 
-  /// A session whose upload may refer to any number of bytes.
+  /// A session whose upload may be of any size.
   public func beginSession(groups: Set<String>?) async throws -> ClientSession {
-    try await beginSession(groups: groups, blobBytesMax: nil)
+    try await beginSession(groups: groups, room: UploadRoom())
   }
 
   /// Puts these in the place of all that there are.

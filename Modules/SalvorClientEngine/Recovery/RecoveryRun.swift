@@ -374,11 +374,11 @@ struct RecoveryRun {
 
   /// Uploads everything that waits, with nothing downloaded.
   private mutating func send() async throws {
-    var blobBytesMax: Int64?
+    var room = UploadRoom()
     var isUnfinished = false
     repeat {
       var session = SyncSession(
-        configuration: configuration, progress: exchange.progress, report: exchange.report, blobBytesMax: blobBytesMax,
+        configuration: configuration, progress: exchange.progress, report: exchange.report, room: room,
         downloads: false)
       defer { exchange.report = session.report }
       try await session.run(groups: nil)
@@ -386,7 +386,7 @@ struct RecoveryRun {
         throw SalvorError(
           .uploadFailedAtServer, requirement.error.message, context: ["reason": requirement.reason.rawValue])
       }
-      (blobBytesMax, isUnfinished) = (session.blobBytesMax, session.isUnfinished)
+      (room, isUnfinished) = (session.room, session.isUnfinished)
     } while isUnfinished
   }
 

@@ -87,6 +87,7 @@ extension SyncSession {
   ) async throws -> TransportResponse? {
     var noRoom = noRoom
     if let error = noRoom, try await takeBack(staging, error) { return nil }
+    if try await takeBackUnfitting(staging) { return nil }
     guard try await sendChunks(staging, first: first, &noRoom) else { return nil }
     let path = "/v1/sync/\(staging.token)/process"
     do {
@@ -117,6 +118,7 @@ extension SyncSession {
     var size = ChunkSize(limits)
     var index = staging.chunks
     var changes: Int64 = 0
+    var taken = (counter: staging.lastCounter, bytes: Int64(0))
     let start = max(0, (first?.firstCounter ?? 1) - 1)
     var next = first
     if staging.lastCounter > 0 {
@@ -138,6 +140,15 @@ extension SyncSession {
         + (chunk.isLast ? "&final=true" : "")
       do {
         try await send(chunk, path)
+      } catch let error as SalvorError where error.isBeyondStaging {
+        if taken.counter == 0, size.shrink(below: chunk) {
+          _ = try await following
+          next = try await store.uploadChunk(after: chunk.firstCounter - 1, bytesTarget: size.target)
+          continue
+        }
+        // Of what was staged by a session before this one nobody knows the bytes.
+        try await takeBack(staging, error, upTo: taken.counter, staging.lastCounter > 0 ? nil : taken.bytes)
+        return false
       } catch let error as SalvorError where error.code == .tooLarge {
         if size.shrink(below: chunk) {
           _ = try await following
@@ -152,6 +163,7 @@ extension SyncSession {
       }
       size.sent(chunk, inMilliseconds: configuration.clock.now() - began)
       index += 1
+      taken = (chunk.lastCounter, taken.bytes + Int64(chunk.bytes.count))
       hasMadeProgress = true
       changes += Int64(chunk.changeCount)
       let share = staging.end > start ? Double(chunk.lastCounter - start) / Double(staging.end - start) : nil
@@ -179,12 +191,64 @@ extension SyncSession {
   /// The blobs of this upload are more than the server takes at a time: it is given up there, and the next session chooses
   /// a smaller one. False: it was chosen for that already, and the server is to judge it as it is.
   private mutating func takeBack(_ staging: Staging, _ error: SalvorError) async throws -> Bool {
-    guard let bytes = error.blobRoom, bytes != blobBytesMax else { return false }
+    guard let bytes = error.blobRoom, bytes != room.blobBytes else { return false }
+    try await giveUp(staging)
+    room.blobBytes = bytes
+    return true
+  }
+
+  private mutating func giveUp(_ staging: Staging) async throws {
     let response = try await configuration.request("DELETE", "/v1/sync/\(staging.token)", [], counting: &report)
     _ = try await response.body.collect(upTo: limits.chunkBytesMax)
     try await store.takeBackUpload(staging.sequence)
-    blobBytesMax = bytes
     isUnfinished = true
+  }
+
+  // MARK: - Payloads beyond what a server stages
+
+  /// The server takes no more of this upload: the next session chooses the requests that it has taken, and the rest goes with later ones. Throws
+  /// where the upload was chosen for that already: its request is too large by itself, or other devices have the room.
+  ///
+  /// - Parameters:
+  ///   - counter: of the last change that it has taken; 0: of none.
+  ///   - bytes: of what it has taken; nil: not known.
+  private mutating func takeBack(
+    _ staging: Staging, _ error: SalvorError, upTo counter: Int64, _ bytes: Int64?
+  ) async throws {
+    guard counter > 0, counter < room.lastCounter ?? .max else {
+      if let others = error.context["others"], others != "0" { throw error }
+      let request = try await store.requests(in: [.sent, .unknownOutcome], after: nil, limit: 1).first
+      // It can be withdrawn then.
+      try await giveUp(staging)
+      room.lastCounter = nil
+      throw request.map { Self.tooLarge($0, error) } ?? error
+    }
+    try await giveUp(staging)
+    room.lastCounter = counter
+    room.payloadBytes = bytes ?? room.payloadBytes
+  }
+
+  private static func tooLarge(_ request: QueuedRequest, _ error: SalvorError) -> SalvorError {
+    let key = request.key.map { "\($0)" }.joined(separator: ", ").prefix(200)
+    let (limit, most) = (error.context["limit"] ?? "", error.context["max"] ?? "")
+    return SalvorError(
+      .tooLarge,
+      "The request \(request.id) (\(request.table) [\(key)]) alone has more than the server takes at a time: \(limit) is \(most). What was written after it waits behind it. Withdraw it (salvor queue withdraw \(request.id)) and write it as smaller requests, or have the server's operator raise \(limit). Then sync again.",
+      context: ["limit": limit, "max": most, "request": "\(request.id)"])
+  }
+
+  /// Where a server has said how much it takes, an upload that has more is taken back before anything of it is sent.
+  private mutating func takeBackUnfitting(_ staging: Staging) async throws -> Bool {
+    guard let most = room.payloadBytes, room.lastCounter == nil, staging.lastCounter == 0 else { return false }
+    var (counter, bytes) = (Int64(0), Int64(0))
+    while let chunk = try await store.uploadChunk(after: counter, bytesTarget: limits.chunkBytesTarget) {
+      bytes += Int64(chunk.bytes.count)
+      if bytes > most { break }
+      counter = chunk.lastCounter
+    }
+    guard bytes > most, counter > 0 else { return false }
+    try await giveUp(staging)
+    room.lastCounter = counter
     return true
   }
 

@@ -13,9 +13,9 @@ struct SyncSession {
   /// Requests wait for the next session: what was written while triggers were away, or what the server did not know before it
   /// delivered its SyncConfig.
   var hasNewRequests = false
-  /// What the blobs of an upload may have together, as the server has said.
-  var blobBytesMax: Int64?
-  /// The upload was taken back, or was a part of what waits, since its blobs may not be more: the next session goes on.
+  /// What an upload may have, as the server has said.
+  var room: UploadRoom
+  /// The upload was taken back, or was a part of what waits, since it may not be more: the next session goes on.
   var isUnfinished = false
   /// `ClientSession.heldDeletes`
   private var heldDeletes: Int64 = 0
@@ -77,15 +77,13 @@ struct SyncSession {
 
   init(
     configuration: ClientConfiguration, progress: @escaping @Sendable (SyncProgress) -> Void, report: SyncReport,
-    met: JSONValue? = nil, blobBytesMax: Int64? = nil, downloads: Bool = true, onlyUploads: Bool = false,
+    met: JSONValue? = nil, room: UploadRoom = UploadRoom(), downloads: Bool = true, onlyUploads: Bool = false,
     wholeRows: Bool = false
   ) {
     self.wholeRows = wholeRows
     takesSnapshots = !wholeRows
     self.met = met
-    self.onlyUploads = onlyUploads
-    self.downloads = downloads
-    self.blobBytesMax = blobBytesMax
+    (self.onlyUploads, self.downloads, self.room) = (onlyUploads, downloads, room)
     self.configuration = configuration
     self.progress = progress
     self.report = report
@@ -110,7 +108,7 @@ struct SyncSession {
 
   private mutating func beginSession(_ groups: Set<String>?) async throws -> ClientSession {
     let comparesAll = groups == nil && downloads && !onlyUploads
-    let begun = try await Self.begin(store, groups, blobBytesMax, comparesAll: comparesAll, store as? any Actor)
+    let begun = try await Self.begin(store, groups, room, comparesAll: comparesAll, store as? any Actor)
     (settings, compared) = (begun.settings, begun.compared)
     heldDeletes = begun.session.heldDeletes
     return begun.session
@@ -119,10 +117,10 @@ struct SyncSession {
   /// What a session asks of the store before it asks the server, on the store's own thread: one change of threads and back, not one for
   /// each.
   private static func begin(
-    _ store: any ClientStore, _ groups: Set<String>?, _ blobBytesMax: Int64?, comparesAll: Bool,
+    _ store: any ClientStore, _ groups: Set<String>?, _ room: UploadRoom, comparesAll: Bool,
     _ isolation: isolated (any Actor)?
   ) async throws -> (session: ClientSession, settings: DeviceSettings, compared: [TableDigest]?) {
-    let session = try await store.beginSession(groups: groups, blobBytesMax: blobBytesMax)
+    let session = try await store.beginSession(groups: groups, room: room)
     let settings = try await store.deviceSettings()
     guard comparesAll, !session.state.isOlderThanIdentityFile, let recovering = store as? any RecoveringClientStore
     else { return (session, settings, nil) }
@@ -585,7 +583,8 @@ struct SyncSession {
     // How many wait there is asked for with the next begin, whatever this one said.
     if !results.waiting.isEmpty { met = nil }
     if settled.refused > 0 { isArchiveTouched = true }
-    if blobBytesMax != nil { isUnfinished = try await store.status().queued > 0 }
+    if room.blobBytes != nil || room.lastCounter != nil { isUnfinished = try await store.status().queued > 0 }
+    room.lastCounter = nil
     if settled.asksAgain { isUnfinished = true }
   }
 

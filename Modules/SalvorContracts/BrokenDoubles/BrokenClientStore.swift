@@ -62,11 +62,11 @@ public actor BrokenClientStore: ClientStore {
   public func close() async { await base.close() }
 
   /// Five faults change it: what is sent, under which ID, how many sessions there may be, and what a person is told.
-  public func beginSession(groups: Set<String>?, blobBytesMax: Int64?) async throws -> ClientSession {
+  public func beginSession(groups: Set<String>?, room: UploadRoom) async throws -> ClientSession {
     var session: ClientSession
     do {
       session = try await base.beginSession(
-        groups: fault == .sendsEverything ? nil : groups, blobBytesMax: fault == .sendsAllBlobs ? nil : blobBytesMax)
+        groups: fault == .sendsEverything ? nil : groups, room: fault == .sendsAllBlobs ? UploadRoom() : room)
     } catch let error as SalvorError where error.code == .sessionInUse && fault == .allowsManySessions {
       return ClientSession(state: try await base.status().state)
     }

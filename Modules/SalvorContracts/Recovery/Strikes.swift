@@ -112,8 +112,8 @@ package actor StruckStore: RecoveringClientStore {
   package func endSession() async { await base.endSession() }
 
   package func takeBackUpload(_ sequence: SequenceID) async throws { try await write().takeBackUpload(sequence) }
-  package func beginSession(groups: Set<String>?, blobBytesMax: Int64?) async throws -> ClientSession {
-    try await write().beginSession(groups: groups, blobBytesMax: blobBytesMax)
+  package func beginSession(groups: Set<String>?, room: UploadRoom) async throws -> ClientSession {
+    try await write().beginSession(groups: groups, room: room)
   }
   package func uploadChunk(after counter: Int64, bytesTarget: Int) async throws -> UploadChunk? {
     try await read().uploadChunk(after: counter, bytesTarget: bytesTarget)

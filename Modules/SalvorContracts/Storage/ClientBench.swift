@@ -63,10 +63,10 @@ struct ClientBench: Sendable {
 
   /// The changes that wait, as they would be sent: table, operation, columns and values. Begins a session that goes on.
   func begin(
-    groups: Set<String>? = nil, blobBytesMax: Int64? = nil
+    groups: Set<String>? = nil, room: UploadRoom = UploadRoom()
   ) async throws -> (session: ClientSession, changes: [ReadChange]) {
     await store.endSession()
-    let session = try await store.beginSession(groups: groups, blobBytesMax: blobBytesMax)
+    let session = try await store.beginSession(groups: groups, room: room)
     let chunks = try await ReadUpload.chunks(store)
     try expectEqual(session.upload == nil, chunks.isEmpty, "an upload has chunks")
     if let upload = session.upload {

@@ -128,7 +128,7 @@ extension ClientStoreContract {
       try await bench.store.write([insert("p3", Blobs.third), insert("p4", Blobs.small)])
       var uploads: [[String]] = []
       while uploads.count < 10 {
-        let begun = try await bench.begin(blobBytesMax: 45_000)
+        let begun = try await bench.begin(room: UploadRoom(blobBytes: 45_000))
         guard begun.session.upload != nil else { break }
         uploads.append(begun.changes.map { "\($0.operation.rawValue) \($0.values[0])" })
         try await bench.settle(begun, commit: bench.nextCommit())
@@ -146,8 +146,22 @@ extension ClientStoreContract {
       try await bench.write(
         .update("photo", ["p1"], ["image": Blobs.third.value]), .update("photo", ["p3"], ["title": "c"]),
         .update("photo", ["p3"], ["image": .null]))
-      let begun = try await bench.begin(blobBytesMax: 70_000)
+      let begun = try await bench.begin(room: UploadRoom(blobBytes: 70_000))
       try expectEqual(begun.changes.map(\.columns), [["title"], ["image"]], "the changes of the next upload")
+    },
+    photos(
+      "an upload goes up to a counter that is asked for; the first request alone where it is beyond",
+      rule: "UploadRoom.swift, lastCounter"
+    ) { bench in
+      try await bench.store.write([insert("p1", Blobs.small), insert("p2", Blobs.small), insert("p3", Blobs.small)])
+      let counters = try await bench.queued().map(\.id.counter)
+      var uploads: [[String]] = []
+      for last in [counters[1], 0] {
+        let begun = try await bench.begin(room: UploadRoom(lastCounter: last))
+        uploads.append(begun.changes.map { "\($0.values[0])" })
+        try await bench.settle(begun, commit: bench.nextCommit())
+      }
+      try expectEqual(uploads, [["p1", "p2"], ["p3"]], "the uploads")
     },
     photos("a download is applied once its blobs are here, and not before") { bench in
       try await bench.stage(full: ["photo"], rows: [("photo", row("p1", "a", Blobs.first))])

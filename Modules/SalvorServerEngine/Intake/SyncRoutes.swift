@@ -50,8 +50,7 @@ extension ServerEngine {
     }
     let staged = try await configuration.store.staged(session.remote, sequence: sequence)
     guard staged.bytes < Int64(configuration.limits.uploadBytesMax) else {
-      throw SalvorError(
-        .tooLarge, "The upload is larger than \(configuration.limits.uploadBytesMax) bytes (uploadBytesMax).")
+      throw SalvorError.uploadTooLarge(configuration.limits)
     }
     let bytes = try await decodedBody(request, limit: chunkLimit)
     guard !bytes.isEmpty else { throw SalvorError(.malformed, "A chunk has changes. Send none that is empty.") }

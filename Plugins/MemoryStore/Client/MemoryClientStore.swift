@@ -153,7 +153,7 @@ public actor MemoryClientStore: ClientStore {
   // MARK: Upload
 
   /// Errors: `session-in-use` while another store has a session of this database.
-  public func beginSession(groups: Set<String>?, blobBytesMax: Int64?) throws -> ClientSession {
+  public func beginSession(groups: Set<String>?, room: UploadRoom) throws -> ClientSession {
     var state = try read()
     guard database.takeSession(ObjectIdentifier(self)) else {
       throw SalvorError(
@@ -186,7 +186,7 @@ public actor MemoryClientStore: ClientStore {
       notices += state.leaveOut(try constraints(state)) { gone.contains($0) }.notices
     }
     let (outgoing, joined) = try state.chooseOutgoing(
-      groups, BlobBudget(bytesMin: limits.blobReferenceBytesMin, bytesMax: blobBytesMax), try constraints(state))
+      groups, UploadBudget(bytesMin: limits.blobReferenceBytesMin, room: room), try constraints(state))
     let displaced = state.displacedCounters.subtracting(before)
     guard !outgoing.isEmpty else {
       database.state = state

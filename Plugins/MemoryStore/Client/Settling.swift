@@ -6,7 +6,7 @@ extension ClientContent {
   /// Chooses what is sent: the waiting requests of `groups` (nil: all), and those they depend on. Not what cannot stand any
   /// more, such as a row below a marked one that goes now. Besides, the failed ones that were joined into others.
   mutating func chooseOutgoing(
-    _ groups: Set<String>?, _ budget: BlobBudget, _ constraints: Constraints
+    _ groups: Set<String>?, _ budget: UploadBudget, _ constraints: Constraints
   ) throws -> (requests: [Request], joined: Set<Int64>) {
     var joined = joinEdited()
     let displaced = displacedCounters
@@ -249,15 +249,19 @@ extension ClientContent {
 }
 
 /// What the blobs that one upload refers to may have together.
-struct BlobBudget {
+struct UploadBudget {
   /// A smaller blob stands in the payload.
   let bytesMin: Int
-  /// Nil: any number of bytes.
-  let bytesMax: Int64?
+  let room: UploadRoom
 
   /// The places of `wanted` that an upload holds, with those that they depend on.
   func fitting(_ wanted: [Int], _ requests: [Request], _ dependence: Dependence) -> Set<Int> {
-    guard let bytesMax else { return dependence.needs(of: Set(wanted)) }
+    var wanted = wanted
+    if let last = room.lastCounter {
+      let fits = wanted.filter { requests[$0].lastCounter <= last }
+      wanted = fits.isEmpty ? Array(wanted.prefix(1)) : fits
+    }
+    guard let bytesMax = room.blobBytes else { return dependence.needs(of: Set(wanted)) }
     var chosen: Set<Int> = []
     var bytes: Int64 = 0
     for place in wanted where !chosen.contains(place) {

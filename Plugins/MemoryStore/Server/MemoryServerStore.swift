@@ -208,7 +208,10 @@ public actor MemoryServerStore: ServerStore {
     state.remotes[remote] = known
     let own = state.remotes.values.filter { $0.record.principal.isSameName(as: known.record.principal) }
     let bytes = own.reduce(0) { sum, remote in remote.staged.values.reduce(sum) { $0 + $1.bytes.count } }
-    guard bytes <= limits.principalStagedBytesMax else { throw SalvorError.stagingQuota(limits) }
+    guard bytes <= limits.principalStagedBytesMax else {
+      let mine = known.staged.values.reduce(0) { $0 + $1.bytes.count }
+      throw SalvorError.stagingQuota(limits, others: Int64(bytes - mine))
+    }
     write(state)
     atWork.goesOn(remote, now: clock.now())
   }

@@ -222,14 +222,14 @@ public actor SQLiteClientStore: ClientStore {
 
   /// Takes the lock beside the database file, until `endSession`. Errors: `session-in-use` where another process or
   /// store has it.
-  public func beginSession(groups: Set<String>?, blobBytesMax: Int64?) throws -> ClientSession {
+  public func beginSession(groups: Set<String>?, room: UploadRoom) throws -> ClientSession {
     let context = try opened()
     lostDownload = nil
     try lock?.take()
     do {
       try removeLeftOverFiles(context)
       if let quiet, groups == nil, try quiet.stillHolds(context.connection) { return quiet.session }
-      let session = try begin(context, groups, blobBytesMax)
+      let session = try begin(context, groups, room)
       quiet = nil
       if groups == nil, session.upload == nil, session.notices.isEmpty, session.blocked.isEmpty {
         quiet = try QuietSession(session, context.connection)
@@ -251,7 +251,7 @@ public actor SQLiteClientStore: ClientStore {
   }
 
   private func begin(
-    _ context: StoreContext, _ groups: Set<String>?, _ blobBytesMax: Int64?
+    _ context: StoreContext, _ groups: Set<String>?, _ room: UploadRoom
   ) throws -> ClientSession {
     let connection = context.connection
     uploadPlan = nil
@@ -296,7 +296,7 @@ public actor SQLiteClientStore: ClientStore {
       }
       blocked = Set(try context.requests(in: .blocked).map(\.first)).subtracting(before)
       displaced = Set(try context.displacedRequests().map(\.first)).subtracting(displacedBefore)
-      drawn = try drawUpload(context, groups, blobBytesMax)
+      drawn = try drawUpload(context, groups, room)
     }
     checkedSchema = try connection.schemaVersion()
     if drawn?.isResend == false { try writeIdentity(context) }
@@ -349,10 +349,11 @@ public actor SQLiteClientStore: ClientStore {
 
   /// Nil: nothing waits.
   private func drawUpload(
-    _ context: StoreContext, _ groups: Set<String>?, _ blobBytesMax: Int64?
+    _ context: StoreContext, _ groups: Set<String>?, _ room: UploadRoom
   ) throws -> PendingUpload? {
-    let budget = blobBytesMax.map { BlobBudget(context, bytesMin: limits.blobReferenceBytesMin, bytesMax: $0) }
-    guard let last = try UploadChoice(context: context).choose(groups, budget) else { return nil }
+    let budget = room.blobBytes.map { BlobBudget(context, bytesMin: limits.blobReferenceBytesMin, bytesMax: $0) }
+    let choice = UploadChoice(context: context, lastCounter: room.lastCounter)
+    guard let last = try choice.choose(groups, budget) else { return nil }
     try context.connection.setState(.healDue, Value?.none)
     let sequence = SequenceID(from: random)
     try context.connection.setState(.current, sequence.text)

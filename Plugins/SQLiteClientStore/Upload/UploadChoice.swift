@@ -5,6 +5,8 @@ import SalvorStorage
 /// Chooses what an upload holds: the waiting requests of some groups, and those they depend on.
 struct UploadChoice {
   let context: StoreContext
+  /// `UploadRoom.lastCounter`.
+  var lastCounter: Int64?
 
   /// In a transaction. Writes what is left out; answers the upload's last counter, nil where nothing waits.
   ///
@@ -20,7 +22,7 @@ struct UploadChoice {
     let unsendable = try Unsendable(context: context).requests()
     let names = Set(context.catalog.tables.map { context.group(of: $0.number) })
     let isWhole = groups.map { names.isSubset(of: $0) } ?? true
-    if isWhole, budget == nil {
+    if isWhole, budget == nil, lastCounter == nil {
       let last = try lastWaiting(besides: unsendable)
       if try last != nil || context.lastLostVersion() != nil { try context.leaveOut(unsendable) }
       return last
@@ -32,6 +34,10 @@ struct UploadChoice {
     try eachWaiting(inError) { request, table in
       guard wanted.last?.first != request.first else { return }
       if isWhole || groups?.contains(context.group(of: table)) == true { wanted.append(request) }
+    }
+    if let lastCounter {
+      let fits = wanted.filter { $0.last <= lastCounter }
+      wanted = fits.isEmpty ? Array(wanted.prefix(1)) : fits
     }
     let chosen = try budget?.fitting(wanted, dependence, index) ?? dependence.needs(of: wanted)
     let lastVersion = try context.lastLostVersion() ?? 0

@@ -55,15 +55,13 @@ package struct Staging {
       ? try connection.integer("SELECT length(bytes) FROM salvor_staging WHERE remote = ?1 AND chunk = ?2", id, place)
         ?? 0 : 0
     let bytes = before.bytes - replaced + Int64(chunk.bytes.count)
-    guard bytes <= limits.uploadBytesMax else {
-      throw SalvorError(
-        .tooLarge, "The upload is larger than \(limits.uploadBytesMax) bytes. Send it in parts.")
-    }
+    guard bytes <= limits.uploadBytesMax else { throw SalvorError.uploadTooLarge(limits) }
     let principals = try connection.integer(
       "SELECT coalesce(sum(staged_bytes), 0) FROM salvor_remote WHERE principal = ?1 AND staged_bytes > 0",
       .text(remote.principal))
-    guard (principals ?? 0) - stored.bytes + bytes <= limits.principalStagedBytesMax else {
-      throw SalvorError.stagingQuota(limits)
+    let others = (principals ?? 0) - stored.bytes
+    guard others + bytes <= limits.principalStagedBytesMax else {
+      throw SalvorError.stagingQuota(limits, others: others)
     }
     try write(chunk, index, remote.id, sequence)
     try connection.run(
