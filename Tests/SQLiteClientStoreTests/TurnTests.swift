@@ -75,4 +75,20 @@ import Testing
     #expect(try await bench.store.rows(of: "seat") == [])
     await bench.store.giveTurn()
   }
+
+  @Test("a database that cannot be opened anew while somebody holds it is opened by the next call")
+  func heldWhileItIsOpenedAnew() async throws {
+    let bench = try await StoreBench(ApplyTests.seats)
+    try bench.write("INSERT INTO seat VALUES ('a', 1, NULL)")
+    // What was open is looked through again.
+    try bench.write("CREATE INDEX own_seat ON seat (id)")
+    let holder = try SQLiteConnection(bench.path, busyTimeoutMilliseconds: 120_000)
+    try holder.execute("BEGIN IMMEDIATE")
+    await #expect { try await bench.store.takeTurn() } throws: { ($0 as? SalvorError)?.code == .storageBusy }
+    try holder.execute("ROLLBACK")
+    #expect(try await bench.store.status().queued == 1)
+    try await bench.store.takeTurn()
+    await bench.store.giveTurn()
+    #expect(try await bench.store.rows(of: "seat").count == 1)
+  }
 }

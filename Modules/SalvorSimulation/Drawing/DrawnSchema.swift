@@ -30,7 +30,7 @@ public struct DrawnTable: Sendable, Hashable {
   public struct Reference: Sendable, Hashable {
     /// The column that references.
     public var column: String
-    /// The table referenced: an earlier one of the schema, or the table itself.
+    /// The table referenced: an earlier one of the schema, or the table itself; with `circles` it may be a later one.
     public var table: String
     /// What a delete of the parent does: `no action`, `cascade` or `set null`.
     public var onDelete: String
@@ -181,7 +181,10 @@ public struct DrawnSchema: Sendable, Hashable {
 
   var hasCode: Bool { !code.isEmpty }
 
-  /// - Parameter tables: parents before the tables that reference them.
+  /// The server's own indexes and triggers.
+  var serverCode: [String] = []
+
+  /// - Parameter tables: parents before the tables that reference them, but for circles.
   init(tables: [DrawnTable]) { self.tables = tables }
 
   /// The table of this name; nil: there is none.
@@ -286,12 +289,14 @@ public struct DrawnSchema: Sendable, Hashable {
       schema.tables.append(table)
     }
     if swarm.has(.clientTables) { schema.tables.append(DrawnTable(name: "draft", maintained: "client")) }
+    if swarm.has(.circles) { schema.drawCircles(generator.derived(8), swarm) }
     schema.drawApplication(generator.derived(2), swarm)
     schema.drawScopes(generator.derived(3), swarm)
     schema.drawColumns(generator.derived(4), swarm)
     if swarm.has(.partSyncs) { schema.drawGroups(generator.derived(5)) }
     if swarm.has(.furtherCode) { schema.drawCode(generator.derived(6)) }
     if swarm.has(.schemaChanges) { schema.drawLater(generator.derived(7)) }
+    if swarm.has(.serverCode) { schema.drawServerCode(generator.derived(9)) }
     return schema
   }
 
@@ -372,6 +377,62 @@ extension DrawnSchema {
     for place in tables.indices where tables[place].maintained != "client" {
       tables[place].group =
         isSplit ? groups[(first + (place < split ? 0 : 1)) % 3] : generator.pick(groups) ?? nil
+    }
+  }
+
+  /// Draws references to later tables, most of them to one that references this one.
+  fileprivate mutating func drawCircles(_ generator: SeededGenerator, _ swarm: Swarm) {
+    var generator = generator
+    for place in tables.indices where tables[place].maintained == "dual" {
+      for later in tables.dropFirst(place + 1) where later.maintained == "dual" && !later.hasScope {
+        guard later.keyKind != .composite,
+          generator.chance(later.references.contains { $0.table == tables[place].name } ? 70 : 20)
+        else { continue }
+        let isNullable = generator.chance(85)
+        tables[place].references.append(
+          .init(
+            column: later.name + "_id", table: later.name,
+            onDelete: Self.action(&generator, swarm, isNullable: isNullable), isNullable: isNullable))
+      }
+    }
+  }
+
+  /// Draws unique indexes and triggers of the server's own. None of them fires another one of its kind, and none writes a note.
+  fileprivate mutating func drawServerCode(_ generator: SeededGenerator) {
+    var generator = generator
+    func add(_ percent: Int, _ what: String, _ text: String) {
+      if generator.chance(percent) { serverCode.append("CREATE \(what) IF NOT EXISTS \(text)") }
+    }
+    for table in synchronized where table.memberType == nil {
+      let name = table.name
+      let own = table.keyColumns.map { "\($0) = NEW.\($0)" }.joined(separator: " AND ")
+      add(30, "UNIQUE INDEX", "own_n_\(name) ON \(name) (n) WHERE n > 8")
+      add(
+        25, "TRIGGER",
+        """
+        own_rule_\(name) BEFORE UPDATE ON \(name) WHEN NEW.n = 7
+        BEGIN SELECT RAISE(ABORT, 'own constraint failed: \(name)'); END
+        """)
+      add(
+        35, "TRIGGER",
+        """
+        own_count_\(name) AFTER UPDATE OF note ON \(name) WHEN NEW.n < 4
+        BEGIN UPDATE \(name) SET n = NEW.n + 1 WHERE \(own); END
+        """)
+      for reference in table.references where reference.table != name {
+        add(
+          30, "TRIGGER",
+          """
+          own_up_\(name)_\(reference.column) AFTER INSERT ON \(name)
+          BEGIN UPDATE \(reference.table) SET n = 6 WHERE id = NEW.\(reference.column); END
+          """)
+      }
+      for other in synchronized where other.name != name && other.keyKind == table.keyKind && other.keyKind != .composite {
+        guard !other.hasScope, other.references.allSatisfy(\.isNullable), other.memberType == nil else { continue }
+        add(
+          15, "TRIGGER",
+          "own_makes_\(name)_\(other.name) AFTER INSERT ON \(name) BEGIN INSERT OR IGNORE INTO \(other.name) (id) VALUES (NEW.id); END")
+      }
     }
   }
 

@@ -96,7 +96,7 @@ private struct StepDrawing {
       demandReset, resolve, evolveServer, evolveDevice, clockJump, verify, wait,
       powerCut, diskFault, migrate, look, subscribe, unsubscribe, leave, purge, acceptOffers, paceHealing, duel, watch,
       setHeal, setTableHeal, syncGroups, uproot, moveTable, setHome, writeFault,
-      changeSchema, rebuild
+      changeSchema, rebuild, hold
   }
 
   /// The tables that a device can choose rows of.
@@ -127,6 +127,7 @@ private struct StepDrawing {
       (when(.movedTables, 2), .moveTable), (byRegion.isEmpty ? 0 : when(.groupSubscriptions, 4), .setHome),
       (when(.writeFaults, 6), .writeFault), (when(.schemaChanges, 7), .changeSchema),
       (when(.schemaChanges, 4), .evolveDevice), (when(.rebuilds, 5), .rebuild),
+      (when(.openTransactions, 9), .hold),
     ]
   }
 
@@ -146,11 +147,16 @@ private struct StepDrawing {
         return Step.Turn(
           seconds: own.pick([0, 1, 7, 90]) ?? 1, statements: own.chance(70) ? statements(device, place, &own) : [],
           program: swarm.has(.programs) && own.chance(40) ? programStatements(place, &own) : [],
-          restartsServer: swarm.has(.watchedEnds) && own.chance(40))
+          restartsServer: swarm.has(.watchedEnds) && own.chance(40),
+          kill: swarm.has(.watchedKills) && own.chance(50) ? 1 + own.below(own.chance(50) ? 8 : 25) : nil)
       }
       let faults = faults(&own)
       let isPart = swarm.has(.partSyncs) && own.chance(50)
       return .watch(device: device, groups: isPart ? someGroups(&own) : nil, faults: faults, turns: turns)
+    case .hold:
+      return .hold(
+        device: device, statements: own.chance(65) ? statements(device, id, &own) : nil, after: own.below(own.pick([6, 30]) ?? 6),
+        jobs: 1 + own.below(own.pick([4, 15, 60]) ?? 15), commits: own.chance(80))
     case .syncGroups: return .syncGroups(device: device, groups: someGroups(&own), faults: faults(&own))
     case .sync:
       let isBusy = swarm.has(.writesMeanwhile) && own.chance(20)

@@ -39,6 +39,9 @@ struct StatementDrawing {
     return statements
   }
 
+  /// Whole families of rows are written at once.
+  private var hasFamilies: Bool { swarm.has(.partSyncs) || swarm.has(.circles) }
+
   private mutating func statement(_ table: DrawnTable, _ generator: inout SeededGenerator) -> [String] {
     enum Form {
       case insert, upsert, replace, update, updateMany, keyChange, delete, deleteMany, swap, savepoint, mark, parent,
@@ -49,8 +52,8 @@ struct StatementDrawing {
       (30, .update), (swarm.has(.wholeTable) ? 6 : 0, .updateMany), (swarm.has(.keyChanges) ? 8 : 0, .keyChange),
       (12, .delete), (swarm.has(.wholeTable) ? 2 : 0, .deleteMany), (swarm.has(.swaps) ? 4 : 0, .swap),
       (swarm.has(.rollbacks) ? 4 : 0, .savepoint), (table.hasFlags && !isProgram ? 16 : 0, .mark),
-      (swarm.has(.partSyncs) && !table.references.isEmpty ? 14 : 0, .parent),
-      (swarm.has(.partSyncs) && !table.references.isEmpty ? 16 : 0, .family),
+      (hasFamilies && !table.references.isEmpty ? 14 : 0, .parent),
+      (hasFamilies && !table.references.isEmpty ? 16 : 0, .family),
     ])
     let or = swarm.has(.replaces) ? generator.pick(["", "", "", " OR IGNORE", " OR REPLACE", " OR FAIL"]) ?? "" : ""
     switch form {
@@ -112,13 +115,28 @@ struct StatementDrawing {
     let key = key(table.keyKind, &generator)
     guard isProgram || table.maintained != "server" else { return ([], key) }
     var (statements, fixed) = ([String](), ["id": key])
-    let others = table.references.filter { $0.table != table.name }
+    let others = table.references.filter { isEarlier($0.table, than: table) }
     if let reference = generator.pick(others), let parent = schema.table(reference.table) {
       let above = family(parent, &generator)
       statements = above.statements
       fixed[reference.column] = above.key
     }
-    return (statements + [insert("INSERT OR IGNORE", table, &generator, fixed: fixed)], key)
+    statements.append(insert("INSERT OR IGNORE", table, &generator, fixed: fixed))
+    // The circle is closed once both are there.
+    for reference in others {
+      guard let above = fixed[reference.column],
+        let back = schema.table(reference.table)?.references.first(where: { $0.table == table.name }),
+        generator.chance(60)
+      else { continue }
+      statements.append("UPDATE \(reference.table) SET \(back.column) = \(key) WHERE id = \(above)")
+    }
+    return (statements, key)
+  }
+
+  /// Also where both reference each other.
+  private func isEarlier(_ name: String, than table: DrawnTable) -> Bool {
+    func place(_ name: String) -> Int { schema.tables.firstIndex { $0.name == name } ?? 0 }
+    return name != table.name && (!swarm.has(.circles) || place(name) < place(table.name))
   }
 
   /// - Parameter fixed: the values of some columns.

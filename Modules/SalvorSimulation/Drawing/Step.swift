@@ -11,6 +11,8 @@ public struct Step: Sendable, Hashable {
     public var program: [String]
     /// Before that the server's process ends. It starts again after a while.
     public var restartsServer = false
+    /// Before that the device's process ends at one of its next calls; nil: it goes on.
+    public var kill: Int?
   }
 
   /// How an application changes a table of its device.
@@ -33,6 +35,9 @@ public struct Step: Sendable, Hashable {
     case program(statements: [String])
     /// A device synchronizes over a network with these faults; its application runs `meanwhile` in one transaction.
     case sync(device: Int, faults: NetworkFaults, meanwhile: [String])
+    /// A device synchronizes while a connection of its application has a transaction open: one that reads, or that writes
+    /// `statements`. It begins when the device has done `after` jobs, and ends `jobs` later.
+    case hold(device: Int, statements: [String]?, after: Int, jobs: Int, commits: Bool)
     /// A device synchronizes some groups alone.
     case syncGroups(device: Int, groups: [String], faults: NetworkFaults)
     /// A device synchronizes whenever either side changes, for as long as the turns take; nil: all groups.
@@ -143,7 +148,7 @@ extension Step {
     switch action {
     case .write(let device, _), .writeFault(let device, _, _), .setHome(let device, _), .uproot(let device, _),
       .sync(let device, _, _), .syncGroups(let device, _, _), .watch(let device, _, _, _),
-      .twoProcesses(let device), .crash(let device, _),
+      .twoProcesses(let device), .crash(let device, _), .hold(let device, _, _, _, _),
       .restartDevice(let device), .verify(let device), .look(let device), .leave(let device):
       device
     default: nil
@@ -153,7 +158,7 @@ extension Step {
   /// After it a change that waits still stands on the row that it was made on.
   var leavesOrigins: Bool {
     switch action {
-    case .write, .program, .sync, .syncGroups, .watch, .pair, .twoProcesses, .restartDevice, .restartServer, .backup,
+    case .write, .program, .sync, .hold, .syncGroups, .watch, .pair, .twoProcesses, .restartDevice, .restartServer, .backup,
       .clockJump,
       .wait,
       .look, .subscribe, .unsubscribe, .leave, .setHome, .uproot:
@@ -184,6 +189,10 @@ extension Step: CustomStringConvertible {
     case .sync(let number, let faults, let meanwhile):
       let during = meanwhile.isEmpty ? "" : "   # and meanwhile: \(meanwhile.joined(separator: "; "))"
       return "salvor sync --config \(device(number)).json5\(shown(faults))\(during)"
+    case .hold(let number, let statements, let after, let jobs, let commits):
+      let what = statements.map { "BEGIN IMMEDIATE; " + $0.joined(separator: "; ") } ?? "BEGIN; SELECT"
+      return
+        "salvor sync --config \(device(number)).json5 & sqlite3 \(device(number)).db \"\(what); \(commits ? "COMMIT" : "ROLLBACK")\"   # open from job \(after) on, for \(jobs) jobs"
     case .syncGroups(let number, let groups, let faults):
       return "salvor sync\(shown(groups)) --config \(device(number)).json5\(shown(faults))"
     case .watch(let number, let groups, let faults, let turns):

@@ -157,6 +157,14 @@ public enum Feature: String, Sendable, Hashable, CaseIterable {
   case schemaChanges = "schema-changes"
   /// Applications rebuild their tables, and change columns.
   case rebuilds
+  /// Tables reference later ones, so that references go in a circle.
+  case circles
+  /// Readers, and transactions of the application's, stay open while their device synchronizes.
+  case openTransactions = "open-transactions"
+  /// The server's tables have unique indexes and triggers of the server's own.
+  case serverCode = "server-code"
+  /// A device's process ends while it watches.
+  case watchedKills = "watched-kills"
 
   static let later: Set<Feature> = newest.union(healing).union(byName).union([
     .powerCuts, .diskFaults, .adoptedTables, .applicationCode, .migrations, .looks, .validators, .watches,
@@ -167,12 +175,15 @@ public enum Feature: String, Sendable, Hashable, CaseIterable {
   static let healing: Set<Feature> = [.heal, .absences, .purges, .consent]
 
   /// Only in swarms that have them by name, so that what a seed draws elsewhere stays what it was.
-  static let byName: Set<Feature> = wide.union([
+  static let byName: Set<Feature> = wide.union(beside).union([
     .snapshots, .specification, .restoreInPlace, .healChanges, .furtherCode, .schemaChanges, .rebuilds,
   ])
 
   /// Those of the swarms `groups` and `wide`.
   static let wide: Set<Feature> = [.partSyncs, .movedTables, .groupSubscriptions, .watchedEnds, .writeFaults]
+
+  /// Those of the swarm `beside`.
+  static let beside: Set<Feature> = [.circles, .openTransactions, .serverCode, .watchedKills]
 
   /// Those that came last.
   static let newest: Set<Feature> = [.parameterScopes, .joinScopes, .subscriptions, .flags, .blobs]
@@ -230,7 +241,13 @@ public struct Swarm: Sendable, Hashable {
       .conflictsResolved, .serverRestore, .trim, .deviceRestore, .clones, .strategies, .recoverByHand, .flags, .blobs,
       .parameterScopes, .joinScopes, .subscriptions, .smallChunks, .crashes, .messageFaults, .writesMeanwhile, .looks,
     ]),
+    "beside": plain.union(Feature.beside).union([
+      .watches, .writesMeanwhile, .messageFaults, .crashes, .validators, .archiveCommands, .conflictsResolved,
+      .serverRestore, .trim, .strategies, .missingTriggers, .adoptedTables, .applicationCode, .flags, .blobs,
+      .parameterScopes, .subscriptions, .smallChunks, .deviceRestore,
+    ]),
     "wide": all.union(Feature.wide),
+    "storm": all.union(Feature.byName).subtracting([.restoreInPlace, .healChanges, .specification]),
     "files": plain.union([
       .snapshots, .serverRestore, .trim, .strategies, .recoverByHand, .remotesDeleted, .deviceRestore, .crashes,
       .messageFaults, .writesMeanwhile, .gzip, .parameterScopes, .subscriptions, .blobs,
@@ -257,6 +274,11 @@ public struct Swarm: Sendable, Hashable {
   /// all of them and others nearly none.
   public static func draw(_ generator: inout SeededGenerator, named: Set<Feature>, steps: Int) -> Swarm {
     let percent = generator.pick([15, 35, 35, 55, 80]) ?? 35
+    var named = named
+    if named.isSuperset(of: [.schemaChanges, .serverCode]) {
+      // Triggers of the application's and of the server's own name what a schema renames.
+      named.subtract(generator.chance(50) ? [.schemaChanges, .rebuilds] : [.applicationCode, .furtherCode, .serverCode])
+    }
     func chosen(_ later: Bool, _ generator: inout SeededGenerator) -> [Feature] {
       Feature.allCases.filter { Feature.later.contains($0) == later }.filter { feature in
         let isChosen = generator.chance(percent)
@@ -274,6 +296,9 @@ public struct Swarm: Sendable, Hashable {
     if named.contains(.healChanges) { always.append(.healChanges) }
     if named.contains(.furtherCode) { always.append(.furtherCode) }
     if named.contains(.schemaChanges) { always.append(.schemaChanges) }
+    if named.contains(.openTransactions) {
+      always += [.circles, .openTransactions, .serverCode, .watchedKills].filter { named.contains($0) && own.chance(65) }
+    }
     if named.contains(.partSyncs) { always += [.partSyncs, .groups, .references, .setNull] }
     return Swarm(features: Set(features + chosen(true, &own) + always), steps: steps, devices: devices)
   }

@@ -94,18 +94,88 @@ extension World {
     }
   }
 
-  /// Statement by statement: one that a constraint refuses is left out, as an application may do.
-  ///
   /// - Returns: what was committed.
   private func transact(
     _ database: any SimulatedDatabase, _ statements: [String], _ who: String, _ contents: () throws -> Contents
   ) throws -> [Specification.Move] {
+    guard begins(database, who) else { return [] }
+    let moves = try run(database, statements, who, contents)
+    return commits(database, who) ? moves.all : []
+  }
+
+  /// A device synchronizes while a connection of its application has a transaction open.
+  ///
+  /// - Parameter statements: what it writes; nil: it reads.
+  func hold(
+    _ device: SimulatedDevice, _ statements: [String]?, after: Int, jobs: Int, commits isKept: Bool
+  ) async throws {
+    if try !device.isMade() { try await open(device) }
+    guard try device.isMade() else { return }
+    let report = await withTaskGroup(of: SyncReport?.self) { group in
+      group.addTask { await self.sync(device) }
+      group.addTask {
+        for _ in 0..<after { await Task.yield() }
+        do {
+          let other = try self.platform.connect(device.path)
+          defer { other.close() }
+          try other.execute("PRAGMA foreign_keys = ON")
+          if let statements {
+            try await self.write(device, other, statements, jobs: jobs, commits: isKept)
+          } else {
+            try await self.read(device, other, jobs: jobs)
+          }
+        } catch { self.oracle.report(.unexpected, "\(device.name), a transaction that stays open: \(self.shown(error))") }
+        return nil
+      }
+      var report = SyncReport()
+      for await result in group { if let result { report = result } }
+      return report
+    }
+    coverage.meet("\(statements == nil ? "reader" : "writer") stays open\(report.error == nil ? "" : ", and it fails")")
+    // Who writes keeps everybody else from it.
+    judge(report, device, allowing: statements == nil ? [] : [.storageBusy])
+  }
+
+  /// What a transaction shows stays as it is.
+  private func read(_ device: SimulatedDevice, _ other: any SimulatedDatabase, jobs: Int) async throws {
+    try other.execute("BEGIN")
+    let before = try contents(other, device.schema, isServer: false)
+    for _ in 0..<jobs { await Task.yield() }
+    if try contents(other, device.schema, isServer: false) != before {
+      oracle.report(.halfApplied, "\(device.name): a transaction that reads sees other rows after a while")
+    }
+    try other.execute("COMMIT")
+  }
+
+  private func write(
+    _ device: SimulatedDevice, _ other: any SimulatedDatabase, _ statements: [String], jobs: Int, commits isKept: Bool
+  ) async throws {
+    guard begins(other, device.name) else { return }
+    let (before, waited) = (try device.contents(), try device.dirtyRows())
+    let statements = try adapted(statements, other)
+    _ = try run(other, statements, device.name) { try self.contents(other, device.schema, isServer: false) }
+    for _ in 0..<jobs { await Task.yield() }
+    guard isKept else {
+      if other.isInTransaction { try other.execute("ROLLBACK") }
+      return
+    }
+    if commits(other, device.name) { try noteWrites(device, statements, before, waited) }
+  }
+
+  private func begins(_ database: any SimulatedDatabase, _ who: String) -> Bool {
     do {
       try database.execute("BEGIN IMMEDIATE")
+      return true
     } catch {
       trace.add("  \(who): \(shown(error))")
-      return []
+      return false
     }
+  }
+
+  /// Statement by statement: one that a constraint refuses is left out, as an application may do.
+  private func run(
+    _ database: any SimulatedDatabase, _ statements: [String], _ who: String, _ contents: () throws -> Contents
+  ) throws -> CommittedMoves {
     var present = try contents()
     var moves = CommittedMoves()
     for sql in statements {
@@ -128,15 +198,20 @@ extension World {
         present = now
       }
     }
-    guard database.isInTransaction else { return [] }
+    return moves
+  }
+
+  /// False: there is nothing to commit, or it is refused.
+  private func commits(_ database: any SimulatedDatabase, _ who: String) -> Bool {
+    guard database.isInTransaction else { return false }
     do {
       try database.execute("COMMIT")
-      return moves.all
+      return true
     } catch {
       trace.add("  \(who): COMMIT: \(shown(error))")
       try? database.execute("ROLLBACK")
       judgeStatement(error, "COMMIT", who)
-      return []
+      return false
     }
   }
 

@@ -34,6 +34,8 @@ extension World {
     case .sync(let number, let faults, let meanwhile):
       await synchronize(devices[number], faults, meanwhile: meanwhile)
       await specify(number)
+    case .hold(let number, let statements, let after, let jobs, let commits):
+      try await hold(devices[number], statements, after: after, jobs: jobs, commits: commits)
     case .pair(let a, let b, let faults):
       guard away.isDisjoint(with: [a, b]) else { return }
       await pair(devices[a], devices[b], faults)

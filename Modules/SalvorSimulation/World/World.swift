@@ -181,6 +181,7 @@ final class World: DeviceSurroundings, @unchecked Sendable {
     serverStore = store
     network.serve { await made.engine.handle($0) }
     try watchServer()
+    try makeServerCode()
   }
 
   func stopServer() async {
@@ -218,6 +219,11 @@ final class World: DeviceSurroundings, @unchecked Sendable {
           """)
       }
     }
+  }
+
+  /// The server's own indexes and triggers, made once the server has made the tables.
+  private func makeServerCode() throws {
+    for sql in serverSchema.serverCode { try serverDatabase().execute(sql) }
   }
 
   func serverContents() throws -> Contents {

@@ -28,6 +28,7 @@ extension SQLiteClientStore: TurnTakingClientStore {
 
   /// What another process did before: another SyncConfig, tables made anew, another file.
   private func catchUp() throws {
+    try openIfInterrupted()
     guard let context, try context.connection.pausedSince() == nil else { return }
     let setup = try openedSetup()
     if FileIdentity(path) != openedFile {

@@ -22,6 +22,8 @@ public actor SQLiteClientStore: ClientStore {
   var context: StoreContext?
   /// As it was last opened.
   private var setup: ClientSetup?
+  /// It was open, and could not be opened anew, as while another connection held the database: the next call tries again.
+  private var isInterrupted = false
   var lock: SessionLock?
   /// The lock is held over sessions and recoveries.
   var hasTurn = false
@@ -75,7 +77,9 @@ public actor SQLiteClientStore: ClientStore {
   /// Makes a missing file and turns write-ahead logging on. Opening again closes the connection of before. Throws where
   /// the file was detached and `setup` does not say that it may be attached again.
   public func open(_ setup: ClientSetup) throws -> ClientOpening {
+    let wasOpen = context != nil || isInterrupted
     closeNow()
+    isInterrupted = wasOpen
     let connection = try connect()
     let mark = DetachmentMark(database: path)
     if isFile, mark.isThere, !setup.reattaches, try connection.isDetached() {
@@ -95,6 +99,7 @@ public actor SQLiteClientStore: ClientStore {
     if isFile, lock == nil { lock = SessionLock(database: path) }
     openedFile = FileIdentity(path)
     try compareIdentity(context)
+    isInterrupted = false
     return report
   }
 
@@ -111,7 +116,14 @@ public actor SQLiteClientStore: ClientStore {
   /// The file's content was replaced under the connection.
   func reopen(_ setup: ClientSetup, _ connection: SQLiteConnection) throws {
     context = nil
+    isInterrupted = true
     _ = try takeIn(setup, connection)
+    isInterrupted = false
+  }
+
+  /// Opens a database that could not be opened anew before.
+  func openIfInterrupted() throws {
+    if isInterrupted, let setup { _ = try open(setup) }
   }
 
   func openedSetup() throws -> ClientSetup {
@@ -138,6 +150,7 @@ public actor SQLiteClientStore: ClientStore {
     arrival = nil
     context?.connection.close()
     context = nil
+    isInterrupted = false
     checkedSchema = -1
   }
 
@@ -150,6 +163,7 @@ public actor SQLiteClientStore: ClientStore {
   }
 
   func openedEvenPaused() throws -> StoreContext {
+    try openIfInterrupted()
     try giveUpAhead()
     let context = try current()
     // Another process may have detached the database.
