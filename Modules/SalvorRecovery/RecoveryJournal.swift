@@ -42,6 +42,9 @@ public struct RecoveryJournal: Sendable, Hashable {
   public var message: String
   /// The name of the strategy that is carried out; empty before one is chosen.
   public var strategy: String
+  /// What the strategy planned when it was chosen: that is carried out, whatever its options are by then. Empty in a journal of an
+  /// earlier release.
+  public var steps: [RecoveryStep]
   /// The strategies that could not, in the order in which they were tried.
   public var fellBackFrom: [String]
   /// The number of steps done, and of the plan's the name of the one under way.
@@ -75,6 +78,7 @@ public struct RecoveryJournal: Sendable, Hashable {
     self.id = id
     message = ""
     strategy = ""
+    steps = []
     fellBackFrom = []
     stepsDone = 0
     step = ""
@@ -89,6 +93,7 @@ public struct RecoveryJournal: Sendable, Hashable {
     [
       "state": .string(state.rawValue), "id": .string(id), "reason": reason.map { .string($0.rawValue) } ?? .null,
       "message": .string(message), "strategy": .string(strategy),
+      "steps": .array(steps.map(\.json)),
       "fellBackFrom": .array(fellBackFrom.map(JSONValue.string)), "stepsDone": .integer(Int64(stepsDone)),
       "step": .string(step), "beforeReset": .string(beforeReset.rawValue), "afterReset": .string(afterReset.rawValue),
       "token": token.map(JSONValue.string) ?? .null, "backup": backup.map(JSONValue.string) ?? .null,
@@ -111,6 +116,8 @@ public struct RecoveryJournal: Sendable, Hashable {
     }
     message = try json.string("message")
     strategy = try json.string("strategy")
+    // A later release may have steps that this one does not know: the strategy plans anew then.
+    steps = (try? json["steps"]?.array?.map { try RecoveryStep($0) }) ?? []
     fellBackFrom = try json.array("fellBackFrom").compactMap(\.string)
     stepsDone = Int(clamping: try json.integer("stepsDone"))
     guard stepsDone >= 0 else {

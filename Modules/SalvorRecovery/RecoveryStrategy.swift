@@ -120,3 +120,41 @@ public enum RecoveryStep: Sendable, Hashable {
     }
   }
 }
+
+extension RecoveryStep {
+  /// `{"step": "fetch", "what": "everything"}`: as the journal holds it, and a program plans it.
+  public var json: JSONValue {
+    switch self {
+    case .copy, .forget, .upload, .wait: ["step": .string(name)]
+    case .fetch(let what): ["step": .string(name), "what": .string(what.rawValue)]
+    case .apply(let requests, let rebuild):
+      ["step": .string(name), "requests": .string(requests.rawValue), "rebuild": .string(rebuild.rawValue)]
+    }
+  }
+
+  /// Reads what `json` gives; a step without parts may be its name alone. Throws `malformed` where a member is missing, and `failed` for what
+  /// is none.
+  public init(_ json: JSONValue) throws(SalvorError) {
+    let name = if let name = json.string { name } else { try json.string("step") }
+    switch name {
+    case "copy": self = .copy
+    case "forget": self = .forget
+    case "upload": self = .upload
+    case "wait": self = .wait
+    case "fetch": self = .fetch(try Self.choice(json, "what"))
+    case "apply": self = .apply(try Self.choice(json, "requests"), try Self.choice(json, "rebuild"))
+    default: throw SalvorError(.failed, "The plan has a step that there is not: \(name.prefix(40)).")
+    }
+  }
+
+  private static func choice<Choice: RawRepresentable & CaseIterable>(
+    _ step: JSONValue, _ key: String
+  ) throws(SalvorError) -> Choice where Choice.RawValue == String {
+    let text = try step.string(key)
+    guard let found = Choice(rawValue: text) else {
+      throw SalvorError(
+        .failed, "The plan's \"\(key)\" is none of \(Choice.allCases.map(\.rawValue).joined(separator: ", ")).")
+    }
+    return found
+  }
+}

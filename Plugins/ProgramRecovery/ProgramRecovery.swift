@@ -40,7 +40,7 @@ public struct ProgramRecovery: RecoveryStrategy {
     do {
       let answer = try program.ask(Self.question(incident))
       if let why = answer["cannot"]?.string { return .cannot(why.isEmpty ? "the program does not say why." : why) }
-      let steps = try answer.array("steps").map(Self.step)
+      let steps = try answer.array("steps").map { try RecoveryStep($0) }
       if let mistake = mistake(in: steps, incident) {
         return .cannot("the program's plan is not carried out: \(mistake).")
       }
@@ -63,34 +63,6 @@ public struct ProgramRecovery: RecoveryStrategy {
       "queued": .integer(status.queued), "inError": .integer(status.inError),
       "displaced": .integer(status.displaced), "kept": .integer(status.kept),
     ]
-  }
-
-  private static func step(_ value: JSONValue) throws -> RecoveryStep {
-    let name = try value.string ?? value.string("step")
-    switch name {
-    case "copy": return .copy
-    case "forget": return .forget
-    case "upload": return .upload
-    case "wait": return .wait
-    case "fetch":
-      return .fetch(try choice(value, "what", RecoveryStep.Fetch.allCases))
-    case "apply":
-      return .apply(
-        try choice(value, "requests", RecoveryOrder.Requests.allCases),
-        try choice(value, "rebuild", RecoveryOrder.Rebuild.allCases))
-    default: throw SalvorError(.failed, "The program plans a step that there is not: \(name.prefix(40)).")
-    }
-  }
-
-  private static func choice<Choice: RawRepresentable>(
-    _ step: JSONValue, _ key: String, _ all: [Choice]
-  ) throws -> Choice where Choice.RawValue == String {
-    let text = try step.string(key)
-    guard let found = all.first(where: { $0.rawValue == text }) else {
-      throw SalvorError(
-        .failed, "The program's \"\(key)\" is none of \(all.map(\.rawValue).joined(separator: ", ")).")
-    }
-    return found
   }
 
   // MARK: What a plan may be

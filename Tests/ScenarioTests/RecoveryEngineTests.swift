@@ -202,6 +202,26 @@ struct RecoveryEngineTests {
     }
   }
 
+  @Test("a recovery that waits goes on as it began, whatever the configuration says by then, and says so (semantics 9)")
+  func goesOnAsItBegan() async throws {
+    let (fleet, a) = try await badDay(
+      recovery:
+        "strategy: \"upload-then-recreate\", options: { \"upload-then-recreate\": { then: \"copy-and-resubscribe\" } }")
+    let old = try await a.open().status().state.remoteID
+    #expect(try await a.sync().exitCode == 5)
+    await a.close()
+    // With the strategy its options are gone, too: alone it would recreate.
+    let changed = try fleet.device("a", recovery: "strategy: \"recover-unsynced-changes\"")
+    let waiting = try await changed.sync()
+    #expect(waiting.exitCode == 5)
+    #expect(waiting.error?.message.contains("salvor recover --strategy recover-unsynced-changes") == true)
+    #expect(try await fleet.server?.engine.delete(remote: old) == true)
+    let report = try await changed.sync()
+    #expect(report.recovery?.strategy == "upload-then-recreate", "\(String(describing: report.error))")
+    #expect(try changed.rows("draft").count == 1, "what only the device has is kept, as both configurations say")
+    await fleet.stop()
+  }
+
   @Test("a recovery that waits for the administrator does not go on at another server: that is manual")
   func anotherServerMeanwhile() async throws {
     let (fleet, a) = try await badDay(

@@ -141,6 +141,44 @@ struct SchemaAheadTests {
     #expect(try fleet.serverRows("answer") == [] && a.rows("answer") == [])
   }
 
+  @Test(
+    "flag columns that come or go with a schema are nobody's writing: nothing is taken for written unseen, and what a restore took is given back",
+    arguments: [false, true])
+  func flagsAreNobodysWriting(isUndoneByARestore: Bool) async throws {
+    let fleet = try await started(Self.plain)
+    try fleet.serverConnection().execute(Self.rows)
+    let (a, b) = (try fleet.device("a"), try fleet.device("b"))
+    for device in [a, b] { #expect(try await device.sync().error == nil) }
+    try await fleet.backup("before")
+    if isUndoneByARestore {
+      try await change(fleet, to: Self.flagged)
+      for device in [a, b] { #expect(try await device.sync().error == nil) }
+    }
+    try await a.write(
+      "UPDATE form SET title = 'later' WHERE id = 'f2'", "INSERT INTO form (id, title) VALUES ('f3', 'new')")
+    #expect(try await a.sync().error == nil)
+    if isUndoneByARestore {
+      fleet.schemaText = Self.plain
+      try await fleet.restore("before")
+      let report = try await a.sync()
+      #expect(report.error == nil && report.healed == 2)
+    } else {
+      try await change(fleet, to: Self.flagged)
+    }
+    let report = try await b.sync()
+    #expect(report.error == nil && report.notices.isEmpty)
+    for device in [a, b] {
+      #expect(try await device.sync().error == nil)
+      #expect(try await device.open().errorArchive().isEmpty)
+      #expect(
+        try device.connection().rows("SELECT id, title FROM form ORDER BY 1")
+          == [["f1", "one"], ["f2", "later"], ["f3", "new"]])
+    }
+    #expect(
+      try fleet.serverConnection().rows("SELECT id, title FROM form ORDER BY 1")
+        == [["f1", "one"], ["f2", "later"], ["f3", "new"]])
+  }
+
   // MARK: Columns of the application's own
 
   @Test(

@@ -227,6 +227,7 @@ struct RecoveryRun {
     notices.append("\(name): \(why)")
     journal.fellBackFrom.append(name)
     journal.stepsDone = 0
+    journal.steps = []
   }
 
   // MARK: - Resuming
@@ -243,8 +244,10 @@ struct RecoveryRun {
     // One that its deletion has ended meanwhile was a person's word all the same.
     journal.demand = incident.facts.demand ?? journal.demand
     hasAskedGuard = journal.state == .waiting
-    let decision =
+    var decision =
       journal.strategy == Self.rewind ? .steps(Self.rewindSteps) : chain[journal.strategy]?.plan(for: incident)
+    // What it began with: the configuration may say something else of the strategy by now, or nothing.
+    if case .cannot = decision {} else if !journal.steps.isEmpty { decision = .steps(journal.steps) }
     journal.state = .running
     switch decision {
     case .steps(let steps):
@@ -280,6 +283,7 @@ struct RecoveryRun {
   ) async throws -> RecoveryResult {
     var incident = asked
     journal.strategy = name
+    journal.steps = steps
     let waits = steps.contains(.wait)
     if journal.afterReset == .pending, !waits, journal.backup == nil { try await copy() }
     var done: RecoveryReport?
@@ -325,8 +329,13 @@ struct RecoveryRun {
     try await save()
     await exchange.leave(incident.facts)
     let id = incident.status.state.remoteID
-    let message =
+    var message =
       "This recovery waits for the server's administrator to delete the remote ID: salvor remotes delete \(id). The next sync then goes on."
+    let configured = chain.name(for: incident.reason)
+    if !journal.isByHand, configured != journal.strategy, !journal.fellBackFrom.contains(configured) {
+      message +=
+        " It goes on with \(journal.strategy), which it began with; to recover by \(configured), as the configuration says now: salvor recover --strategy \(configured)."
+    }
     try await store.setRecoveryRequired(journal.reason, message: message)
     return .required(
       summary(nil), SalvorError(cause, message, context: ["reason": incident.reason.rawValue, "remote": id.text]))

@@ -427,11 +427,13 @@ extension DrawnSchema {
           BEGIN UPDATE \(reference.table) SET n = 6 WHERE id = NEW.\(reference.column); END
           """)
       }
-      for other in synchronized where other.name != name && other.keyKind == table.keyKind && other.keyKind != .composite {
+      for other in synchronized
+      where other.name != name && other.keyKind == table.keyKind && other.keyKind != .composite {
         guard !other.hasScope, other.references.allSatisfy(\.isNullable), other.memberType == nil else { continue }
         add(
           15, "TRIGGER",
-          "own_makes_\(name)_\(other.name) AFTER INSERT ON \(name) BEGIN INSERT OR IGNORE INTO \(other.name) (id) VALUES (NEW.id); END")
+          "own_makes_\(name)_\(other.name) AFTER INSERT ON \(name) BEGIN INSERT OR IGNORE INTO \(other.name) (id) VALUES (NEW.id); END"
+        )
       }
     }
   }

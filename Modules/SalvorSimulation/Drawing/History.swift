@@ -155,7 +155,8 @@ private struct StepDrawing {
       return .watch(device: device, groups: isPart ? someGroups(&own) : nil, faults: faults, turns: turns)
     case .hold:
       return .hold(
-        device: device, statements: own.chance(65) ? statements(device, id, &own) : nil, after: own.below(own.pick([6, 30]) ?? 6),
+        device: device, statements: own.chance(65) ? statements(device, id, &own) : nil,
+        after: own.below(own.pick([6, 30]) ?? 6),
         jobs: 1 + own.below(own.pick([4, 15, 60]) ?? 15), commits: own.chance(80))
     case .syncGroups: return .syncGroups(device: device, groups: someGroups(&own), faults: faults(&own))
     case .sync:

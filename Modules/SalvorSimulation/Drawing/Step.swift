@@ -158,7 +158,8 @@ extension Step {
   /// After it a change that waits still stands on the row that it was made on.
   var leavesOrigins: Bool {
     switch action {
-    case .write, .program, .sync, .hold, .syncGroups, .watch, .pair, .twoProcesses, .restartDevice, .restartServer, .backup,
+    case .write, .program, .sync, .hold, .syncGroups, .watch, .pair, .twoProcesses, .restartDevice, .restartServer,
+      .backup,
       .clockJump,
       .wait,
       .look, .subscribe, .unsubscribe, .leave, .setHome, .uproot:

@@ -277,7 +277,8 @@ public struct Swarm: Sendable, Hashable {
     var named = named
     if named.isSuperset(of: [.schemaChanges, .serverCode]) {
       // Triggers of the application's and of the server's own name what a schema renames.
-      named.subtract(generator.chance(50) ? [.schemaChanges, .rebuilds] : [.applicationCode, .furtherCode, .serverCode])
+      named.subtract(
+        generator.chance(50) ? [.schemaChanges, .rebuilds] : [.applicationCode, .furtherCode, .serverCode])
     }
     func chosen(_ later: Bool, _ generator: inout SeededGenerator) -> [Feature] {
       Feature.allCases.filter { Feature.later.contains($0) == later }.filter { feature in
@@ -297,7 +298,9 @@ public struct Swarm: Sendable, Hashable {
     if named.contains(.furtherCode) { always.append(.furtherCode) }
     if named.contains(.schemaChanges) { always.append(.schemaChanges) }
     if named.contains(.openTransactions) {
-      always += [.circles, .openTransactions, .serverCode, .watchedKills].filter { named.contains($0) && own.chance(65) }
+      always += [.circles, .openTransactions, .serverCode, .watchedKills].filter {
+        named.contains($0) && own.chance(65)
+      }
     }
     if named.contains(.partSyncs) { always += [.partSyncs, .groups, .references, .setNull] }
     return Swarm(features: Set(features + chosen(true, &own) + always), steps: steps, devices: devices)

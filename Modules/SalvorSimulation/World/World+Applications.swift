@@ -124,7 +124,9 @@ extension World {
           } else {
             try await self.read(device, other, jobs: jobs)
           }
-        } catch { self.oracle.report(.unexpected, "\(device.name), a transaction that stays open: \(self.shown(error))") }
+        } catch {
+          self.oracle.report(.unexpected, "\(device.name), a transaction that stays open: \(self.shown(error))")
+        }
         return nil
       }
       var report = SyncReport()

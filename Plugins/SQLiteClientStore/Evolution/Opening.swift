@@ -167,14 +167,15 @@ struct Opening {
     var widened = Set(
       comparison.additions.compactMap { if case .column(_, let table) = $0 { table.name } else { nil } })
     if isOlder { widened.formUnion(catalog.tables.map(\.name)) }
+    let intact = Set(catalog.tables.filter(former.isIntact).map(\.name))
     let ownDoing = catalog.tables.filter {
-      former.isIntact($0) || (changes.altered.contains($0.name) && widened.contains($0.name))
+      intact.contains($0.name) || (changes.altered.contains($0.name) && widened.contains($0.name))
     }
     opening.restoredTriggers.removeAll { name in ownDoing.contains { name.hasSuffix("_\($0.number)") } }
     if !resumes {
       opening.adoptedRows += try UnprovenTables(context).mark(
         changes.unproven.filter { table in
-          !constraints.remade.contains(table) && !following.uncaptured.contains(table)
+          !intact.contains(table) && !constraints.remade.contains(table) && !following.uncaptured.contains(table)
             && (!changes.altered.contains(table) || !(following.hasChanged || widened.contains(table)))
         }, servers: returned)
     }
