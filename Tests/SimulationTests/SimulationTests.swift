@@ -97,6 +97,16 @@ struct SimulationTests {
     expectKnown(report, swarm: "schemas")
   }
 
+  @Test(
+    "no history breaks a rule where others hold transactions open, write by triggers, and close circles of references",
+    arguments: ["beside", "storm"])
+  func beside(swarm: String) throws {
+    let report = try SimulateProcess.run("--swarm", swarm, "--seeds", "1-\(seeds / 3)", "--json").json
+    #expect((report["met"]?["writer stays open"]?.integer ?? 0) > 0)
+    #expect((report["met"]?["feature circles"]?.integer ?? 0) > 0)
+    expectKnown(report, swarm: swarm)
+  }
+
   @Test("the specification of the stores, which does the same beside, has the same rows (semantics 2 to 8)")
   func specification() throws {
     let report = try SimulateProcess.run("--swarm", "specification", "--seeds", "1-\(seeds / 2)", "--json").json

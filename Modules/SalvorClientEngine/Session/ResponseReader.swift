@@ -31,10 +31,7 @@ struct ResponseReader {
         let piece = try await raw.next()
         counter.add(piece?.count ?? 0)
         guard counter.value <= Int64(bytesMax) else {
-          throw SalvorError(
-            .tooLarge,
-            "The server's answer is larger than \(bytesMax) bytes (client.limits.downloadBytesMax). Raise that limit where it is meant to be."
-          )
+          throw Self.tooLarge(bytesMax)
         }
         return piece
       }, close: raw.close)
@@ -59,7 +56,20 @@ struct ResponseReader {
           )
         }, close: stream.close)
     }
-    return decoded
+    let bytesMax = configuration.limits.downloadBytesMax
+    return ByteStream(
+      next: {
+        do { return try await decoded.next() } catch let error as SalvorError where error.code == .tooLarge {
+          throw tooLarge(bytesMax)
+        }
+      }, close: decoded.close)
+  }
+
+  private static func tooLarge(_ bytesMax: Int) -> SalvorError {
+    SalvorError(
+      .tooLarge,
+      "The server's answer is larger than \(bytesMax) bytes (client.limits.downloadBytesMax). Raise that limit where it is meant to be."
+    )
   }
 
   mutating func next() async throws -> Event? {

@@ -433,7 +433,7 @@ extension World {
   /// A group in which no table is any more is none.
   private var ofItself: Set<ErrorCode> {
     Set(happened.isDisjoint(with: ["clone", "putBack"]) ? [] : [.sessionInUse])
-      .union(happened.contains("moveTable") ? [.usage] : []).union(isBehind)
+      .union(happened.isDisjoint(with: ["moveTable", "changeSchema"]) ? [] : [.usage]).union(isBehind)
   }
 
   private func shown(_ report: SyncReport) -> String {

@@ -310,7 +310,15 @@ public actor MemoryClientStore: ClientStore {
     if let error = config.isBehind(state.schema, own: state.own) { throw error }
     let current = state.current
     _ = try Constraints(schema, softForeignKeys: false)
+    let groups = state.schema.synchronized.map { ($0.name, $0.group) }
     _ = try bringInLine(&state, schema, code: .schemaIncompatible)
+    // Rows without a version came with their table's former group.
+    for (name, group) in groups {
+      guard let now = state.schema.tables.table(formerly: name)?.group, now != group,
+        let whole = state.wholeSince[group]
+      else { continue }
+      state.wholeSince[now] = max(state.wholeSince[now] ?? 0, whole)
+    }
     state.isConfigDelivered = true
     state.config = config
     state.leaveOutUnsendable()

@@ -367,10 +367,15 @@ struct Opening {
     }
   }
 
-  /// What waits of a table that is in another group from here on was made on its former group's rows.
+  /// What waits of a table that is in another group from here on was made on its former group's rows. Those without a version came
+  /// with that group: a server that was put back to before the move may have lost them.
   private func noteMoves(from groups: [Int64: String], _ context: StoreContext) throws {
     for table in context.catalog.tables {
-      guard let group = groups[table.number], group != context.group(of: table.number) else { continue }
+      let now = context.group(of: table.number)
+      guard let group = groups[table.number], group != now else { continue }
+      try connection.run(
+        "UPDATE salvor_group SET whole = max(coalesce(whole, number), ?2) WHERE name = ?1 AND number IS NOT NULL",
+        .text(now), .integer(try connection.cameWhole(group)))
       try connection.run(
         "INSERT OR REPLACE INTO salvor_former_group (t, until_seq, grp) VALUES (?1, ?2, ?3)", .integer(table.number),
         .integer(try connection.lastCounter()), .text(group))
