@@ -252,14 +252,17 @@ public struct GroupState: Sendable, Hashable {
   public var subscriptions: ResolvedSubscriptions
   /// Milliseconds since 1970; nil: never.
   public var lastSync: Int64?
+  /// A table has come into the group from a synchronized one, with its rows, and no download of this group was applied since.
+  public var hasMovedTables: Bool
   /// A first download of the group was applied.
   public var isSynchronized: Bool { cursor != nil }
   /// By default a group that was never synchronized.
   public init(
     name: String, cursor: Commit? = nil, scopeDigest: String? = nil,
-    subscriptions: ResolvedSubscriptions = ResolvedSubscriptions(), lastSync: Int64? = nil
+    subscriptions: ResolvedSubscriptions = ResolvedSubscriptions(), lastSync: Int64? = nil, hasMovedTables: Bool = false
   ) {
     self.name = name
+    self.hasMovedTables = hasMovedTables
     self.cursor = cursor
     self.scopeDigest = scopeDigest
     self.subscriptions = subscriptions

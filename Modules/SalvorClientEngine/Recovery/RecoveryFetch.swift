@@ -36,7 +36,7 @@ struct RecoveryFetch {
     case .differences: return try await differences(reason, sink)
     case .everything:
       let tables = try await store.history().tables
-      let wanted = Self.everyGroup(status, config, tables).map { GroupState(name: $0) }
+      let wanted = Self.everyGroup(try await current(), config, tables).map { GroupState(name: $0) }
       return ([], try await everything(wanted, config, sink))
     }
   }
@@ -50,10 +50,20 @@ struct RecoveryFetch {
     return wanted.isEmpty ? names : names.filter { wanted.contains($0) }
   }
 
-  /// Those that were synchronized, and those that their rows reference (decision 2): a schema may have moved a table to a group that is
-  /// new. Another group that was never synchronized stays so, or comes with the next sync.
+  /// Those that were synchronized, those that a schema has moved their tables to, and those that their rows reference (decision 2).
+  /// Another group that was never synchronized stays so, or comes with the next sync.
   private static func groups(of status: ClientStatus, in tables: [Table]) -> Set<String> {
-    Schema(tables: tables).closure(ofGroups: Set(status.state.groups.filter(\.isSynchronized).map(\.name)))
+    let here = status.state.groups.filter { $0.isSynchronized || $0.hasMovedTables }
+    return Schema(tables: tables).closure(ofGroups: Set(here.map(\.name)))
+  }
+
+  /// The device as it was asked for, with what the server's schema has moved since.
+  private func current() async throws -> ClientStatus {
+    let moved = try await store.status().state.groups.filter(\.hasMovedTables)
+    var status = status
+    status.state.groups.removeAll { group in moved.contains { $0.name == group.name } }
+    status.state.groups += moved
+    return status
   }
 
   /// By files where the server has them and the device takes them, and what has changed since by rows.
@@ -80,7 +90,7 @@ struct RecoveryFetch {
   ) async throws -> (starts: [GroupStart], groups: [GroupState]) {
     let tables = try await store.history().tables
     let unknown = unknown(beside: tables, ofVersion: try await store.status().state.schemaVersion)
-    let groups = Self.groups(of: status, in: tables)
+    let groups = Self.groups(of: try await current(), in: tables)
     var starts = try await store.recoveryStarts(shared: facts.shared, trimmed: facts.trimmed)
       .filter { groups.contains($0.name) }
     starts += groups.subtracting(starts.map(\.name)).sorted().map { GroupStart(name: $0, commit: nil) }

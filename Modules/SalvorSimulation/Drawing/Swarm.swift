@@ -247,7 +247,7 @@ public struct Swarm: Sendable, Hashable {
       .parameterScopes, .subscriptions, .smallChunks, .deviceRestore,
     ]),
     "wide": all.union(Feature.wide),
-    "storm": all.union(Feature.byName).subtracting([.restoreInPlace, .healChanges, .specification]),
+    "storm": all.union(Feature.byName).union(Feature.healing).subtracting([.specification, .serverReplaced]),
     "files": plain.union([
       .snapshots, .serverRestore, .trim, .strategies, .recoverByHand, .remotesDeleted, .deviceRestore, .crashes,
       .messageFaults, .writesMeanwhile, .gzip, .parameterScopes, .subscriptions, .blobs,
@@ -276,9 +276,9 @@ public struct Swarm: Sendable, Hashable {
     let percent = generator.pick([15, 35, 35, 55, 80]) ?? 35
     var named = named
     if named.isSuperset(of: [.schemaChanges, .serverCode]) {
-      // Triggers of the application's and of the server's own name what a schema renames.
+      // Triggers of the application's and of the server's own name what a schema renames, and make rows again that were purged.
       named.subtract(
-        generator.chance(50) ? [.schemaChanges, .rebuilds] : [.applicationCode, .furtherCode, .serverCode])
+        generator.chance(50) ? [.schemaChanges, .rebuilds, .purges] : [.applicationCode, .furtherCode, .serverCode])
     }
     func chosen(_ later: Bool, _ generator: inout SeededGenerator) -> [Feature] {
       Feature.allCases.filter { Feature.later.contains($0) == later }.filter { feature in

@@ -407,7 +407,9 @@ public actor MemoryClientStore: ClientStore {
     var state = ClientState(
       remoteID: content.remoteID, principal: content.principal, serverID: content.serverID,
       previous: content.previous, current: content.current,
-      groups: content.config.groups.map { content.groups[$0.name] ?? GroupState(name: $0.name) },
+      groups: content.config.groups.map {
+        content.groups[$0.name] ?? GroupState(name: $0.name, hasMovedTables: content.wholeSince[$0.name] != nil)
+      },
       schemaVersion: content.config.schemaVersion, configDigest: content.config.digest,
       stagedDownload: content.stagedDownload, stagedPosition: content.staged.last?.position,
       recoveryRequired: content.recoveryRequired, recoveryMessage: content.recoveryMessage,

@@ -374,8 +374,10 @@ struct Opening {
       let now = context.group(of: table.number)
       guard let group = groups[table.number], group != now else { continue }
       try connection.run(
-        "UPDATE salvor_group SET whole = max(coalesce(whole, number), ?2) WHERE name = ?1 AND number IS NOT NULL",
-        .text(now), .integer(try connection.cameWhole(group)))
+        """
+        INSERT INTO salvor_group (name, whole) SELECT ?1, coalesce(whole, number) FROM salvor_group WHERE name = ?2 AND coalesce(whole, number) IS NOT NULL
+        ON CONFLICT (name) DO UPDATE SET whole = max(coalesce(whole, number, 0), excluded.whole)
+        """, .text(now), .text(group))
       try connection.run(
         "INSERT OR REPLACE INTO salvor_former_group (t, until_seq, grp) VALUES (?1, ?2, ?3)", .integer(table.number),
         .integer(try connection.lastCounter()), .text(group))

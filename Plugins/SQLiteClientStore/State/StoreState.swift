@@ -92,12 +92,13 @@ extension SQLiteConnection {
 
   func groupStates(_ groups: [Schema.Group]) throws -> [GroupState] {
     var states: [String: GroupState] = [:]
-    for row in try rows("SELECT name, number, id, scope, last_sync, subscriptions FROM salvor_group") {
+    for row in try rows("SELECT name, number, id, scope, last_sync, subscriptions, whole FROM salvor_group") {
       guard let name = row[0].string else { continue }
       var state = GroupState(name: name, scopeDigest: row[3].string, lastSync: row[4].integer)
       if let number = row[1].integer, let id = row[2].string.flatMap({ CommitID($0) }) {
         state.cursor = Commit(number: number, id: id)
       }
+      state.hasMovedTables = state.cursor == nil && !row[6].isNull
       if case .text(let json) = row[5] { state.subscriptions = try ResolvedSubscriptions(JSONValue(parsing: json)) }
       states[name] = state
     }
