@@ -252,7 +252,8 @@ public struct GroupState: Sendable, Hashable {
   public var subscriptions: ResolvedSubscriptions
   /// Milliseconds since 1970; nil: never.
   public var lastSync: Int64?
-  /// A table has come into the group from a synchronized one, with its rows, and no download of this group was applied since.
+  /// A table has come into the group from a synchronized one, with its rows, and no download of this group was applied since: a recovery
+  /// compares the group.
   public var hasMovedTables: Bool
   /// A first download of the group was applied.
   public var isSynchronized: Bool { cursor != nil }

@@ -372,4 +372,29 @@ struct SchemaAheadTests {
     let kept = try await a.open().errorArchive()
     #expect(kept.count == (isGivenBack ? 0 : 2) && kept.allSatisfy { $0.reason == "lost-on-server" })
   }
+
+  @Test(
+    "a table that was in another group for a while, and there in a narrower scope, is whole again after a restore to before that (semantics 6)"
+  )
+  func serverPutBackToBeforeANarrowerScope() async throws {
+    let fleet = try await started(Self.plain)
+    try fleet.serverConnection().execute(Self.rows)
+    let (a, b) = (try fleet.device("a"), try fleet.device("b"))
+    for device in [a, b] { #expect(try await device.sync().error == nil) }
+    try await fleet.backup("before")
+    try await change(
+      fleet,
+      to: Self.plain.replacing("version: 1", with: "version: 2").replacing(
+        "answer: { maintained: \"dual\",",
+        with: "answer: { maintained: \"dual\", group: \"answers\", scope: { form_id: { value: \"f2\" } },"))
+    for device in [a, b] { #expect(try await device.sync().error == nil) }
+    #expect(try a.rows("answer") == [])
+    try fleet.serverConnection().execute("INSERT INTO form (id, title) VALUES ('f3', 'lost')")
+    for device in [a, b] { #expect(try await device.sync().error == nil) }
+    fleet.schemaText = Self.plain
+    try await fleet.restore("before")
+    for device in [a, b, a, b] { #expect(try await device.sync().error == nil) }
+    #expect(try a.rows("answer") == [["a1", "f1"]])
+    try fleet.expectEqual(["form", "answer"], [a, b])
+  }
 }

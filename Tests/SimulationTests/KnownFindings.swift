@@ -18,7 +18,7 @@ enum KnownFindings {
   static let all: [Finding] = [
     Finding(
       story: "a row that INSERT OR FAIL leaves behind when a newer trigger of the application's ends it", swarm: "code",
-      seed: 177, words: ["written without triggers", "the row has gone"]),
+      seed: 177, words: ["written without triggers", "the row has gone"])
   ]
 
   /// Nil where the messages are of nothing known.

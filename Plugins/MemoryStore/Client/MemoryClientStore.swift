@@ -318,6 +318,7 @@ public actor MemoryClientStore: ClientStore {
         let whole = state.wholeSince[group]
       else { continue }
       state.wholeSince[now] = max(state.wholeSince[now] ?? 0, whole)
+      state.groups[now, default: GroupState(name: now)].hasMovedTables = true
     }
     state.isConfigDelivered = true
     state.config = config
@@ -408,7 +409,7 @@ public actor MemoryClientStore: ClientStore {
       remoteID: content.remoteID, principal: content.principal, serverID: content.serverID,
       previous: content.previous, current: content.current,
       groups: content.config.groups.map {
-        content.groups[$0.name] ?? GroupState(name: $0.name, hasMovedTables: content.wholeSince[$0.name] != nil)
+        content.groups[$0.name] ?? GroupState(name: $0.name)
       },
       schemaVersion: content.config.schemaVersion, configDigest: content.config.digest,
       stagedDownload: content.stagedDownload, stagedPosition: content.staged.last?.position,

@@ -13,13 +13,13 @@ extension MemoryClientStore: RecoveringClientStore {
   public func recoveryStarts(shared: Commit?, trimmed: Int64) throws -> [GroupStart] {
     let state = try read()
     return state.schema.groups.compactMap { group in
-      guard let cursor = state.groups[group.name]?.cursor else { return nil }
+      guard let known = state.groups[group.name], let cursor = known.cursor else { return nil }
       guard let shared else { return GroupStart(name: group.name, commit: nil) }
       let isRewound = cursor.number > shared.number
       let start = isRewound ? shared : cursor
       let isKept = start.number >= trimmed
       // Rows of a group that came whole carry no commit: which of them are newer than the shared one is not known.
-      let isKnown = !isRewound || (state.wholeSince[group.name] ?? 0) <= shared.number
+      let isKnown = !known.hasMovedTables && (!isRewound || (state.wholeSince[group.name] ?? 0) <= shared.number)
       return GroupStart(name: group.name, commit: isKept && isKnown ? start : nil)
     }
   }

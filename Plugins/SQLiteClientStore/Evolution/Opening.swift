@@ -375,8 +375,9 @@ struct Opening {
       guard let group = groups[table.number], group != now else { continue }
       try connection.run(
         """
-        INSERT INTO salvor_group (name, whole) SELECT ?1, coalesce(whole, number) FROM salvor_group WHERE name = ?2 AND coalesce(whole, number) IS NOT NULL
-        ON CONFLICT (name) DO UPDATE SET whole = max(coalesce(whole, number, 0), excluded.whole)
+        INSERT INTO salvor_group (name, whole, moved) SELECT ?1, coalesce(whole, number), 1 FROM salvor_group
+          WHERE name = ?2 AND coalesce(whole, number) IS NOT NULL
+        ON CONFLICT (name) DO UPDATE SET whole = max(coalesce(whole, number, 0), excluded.whole), moved = 1
         """, .text(now), .text(group))
       try connection.run(
         "INSERT OR REPLACE INTO salvor_former_group (t, until_seq, grp) VALUES (?1, ?2, ?3)", .integer(table.number),

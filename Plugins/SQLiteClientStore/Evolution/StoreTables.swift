@@ -8,7 +8,8 @@ enum StoreTables {
 
   static let tables = """
     CREATE TABLE IF NOT EXISTS salvor_state (name TEXT NOT NULL PRIMARY KEY, value) WITHOUT ROWID;
-    CREATE TABLE IF NOT EXISTS salvor_group (name TEXT NOT NULL PRIMARY KEY, number INTEGER, id TEXT, scope TEXT, last_sync INTEGER, whole INTEGER, subscriptions TEXT) WITHOUT ROWID;
+    -- moved: 1, a table has come into it from a synchronized group since its last download.
+    CREATE TABLE IF NOT EXISTS salvor_group (name TEXT NOT NULL PRIMARY KEY, number INTEGER, id TEXT, scope TEXT, last_sync INTEGER, whole INTEGER, subscriptions TEXT, moved INTEGER) WITHOUT ROWID;
     -- Which stamp the requests from a counter on have, and at which commit the group's rows stood then.
     CREATE TABLE IF NOT EXISTS salvor_stamp (first_seq INTEGER PRIMARY KEY, stamp TEXT NOT NULL);
     CREATE TABLE IF NOT EXISTS salvor_epoch (grp TEXT NOT NULL, first_seq INTEGER NOT NULL, number INTEGER NOT NULL, PRIMARY KEY (grp, first_seq)) WITHOUT ROWID;
@@ -122,6 +123,9 @@ enum StoreTables {
     }
     if try connection.tableShape("salvor_group")?.column("subscriptions") == nil {
       try connection.execute("ALTER TABLE salvor_group ADD COLUMN subscriptions TEXT")
+    }
+    if try connection.tableShape("salvor_group")?.column("moved") == nil {
+      try connection.execute("ALTER TABLE salvor_group ADD COLUMN moved INTEGER")
     }
     if try connection.tableShape("salvor_unproven")?.column("servers") == nil {
       try connection.execute("ALTER TABLE salvor_unproven ADD COLUMN servers INTEGER NOT NULL DEFAULT 0")

@@ -13,8 +13,9 @@ struct ChangedKeys {
       guard let shared else { return GroupStart(name: group.name, commit: nil) }
       let isBehind = cursor.number <= shared.number
       let start = isBehind ? cursor : shared
-      // Rows of a group that came whole have no version: which of them are newer than the shared commit is not known.
-      let isKnown = try isBehind || context.connection.cameWhole(group.name) <= shared.number
+      // Rows of a group that came whole have no version: which of them are newer than the shared commit is not known. In a table that has come
+      // from another group rows may be missing that were not in its scope there.
+      let isKnown = try !group.hasMovedTables && (isBehind || context.connection.cameWhole(group.name) <= shared.number)
       return GroupStart(name: group.name, commit: start.number >= trimmed && isKnown ? start : nil)
     }
   }

@@ -92,13 +92,13 @@ extension SQLiteConnection {
 
   func groupStates(_ groups: [Schema.Group]) throws -> [GroupState] {
     var states: [String: GroupState] = [:]
-    for row in try rows("SELECT name, number, id, scope, last_sync, subscriptions, whole FROM salvor_group") {
+    for row in try rows("SELECT name, number, id, scope, last_sync, subscriptions, moved FROM salvor_group") {
       guard let name = row[0].string else { continue }
       var state = GroupState(name: name, scopeDigest: row[3].string, lastSync: row[4].integer)
       if let number = row[1].integer, let id = row[2].string.flatMap({ CommitID($0) }) {
         state.cursor = Commit(number: number, id: id)
       }
-      state.hasMovedTables = state.cursor == nil && !row[6].isNull
+      state.hasMovedTables = row[6] == 1
       if case .text(let json) = row[5] { state.subscriptions = try ResolvedSubscriptions(JSONValue(parsing: json)) }
       states[name] = state
     }
@@ -109,7 +109,7 @@ extension SQLiteConnection {
   func setGroup(_ group: GroupState, cameWhole: Bool) throws {
     try run(
       "INSERT INTO salvor_group (name, number, id, scope, last_sync, whole, subscriptions) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) "
-        + "ON CONFLICT (name) DO UPDATE SET number = excluded.number, id = excluded.id, scope = excluded.scope, last_sync = excluded.last_sync, whole = coalesce(excluded.whole, whole), subscriptions = excluded.subscriptions",
+        + "ON CONFLICT (name) DO UPDATE SET number = excluded.number, id = excluded.id, scope = excluded.scope, last_sync = excluded.last_sync, whole = coalesce(excluded.whole, whole), subscriptions = excluded.subscriptions, moved = NULL",
       .text(group.name), group.cursor.map { .integer($0.number) } ?? .null,
       group.cursor.map { .text($0.id.text) } ?? .null,
       group.scopeDigest.map { .text($0) } ?? .null, group.lastSync.map { .integer($0) } ?? .null,
