@@ -73,6 +73,9 @@ public struct Incident: Sendable {
   /// Somebody else has uploaded under this remote ID: the server's sequence ID is none of the device's. The recovery takes a new ID, and the
   /// old one stays with whoever uses it.
   public var isRemoteIDTaken = false
+  /// The number of the last commit that both made, where the server has trimmed it and the device has newer ones that this server never made:
+  /// those are lost, and `facts` names nothing shared.
+  public var parting: Int64?
   /// All parts given; the remote ID is the device's own.
   public init(reason: RecoveryReason, message: String, facts: RecoveryFacts, status: ClientStatus) {
     self.reason = reason

@@ -130,4 +130,36 @@ struct RestoreStoryTests {
     let lines = try await b.open().recoveryItems(try #require(merged.first).id, after: 0, limit: 10)
     #expect(lines.filter { $0.fate == .merged }.map(\.key) == [["s0"]])
   }
+
+  @Test(
+    "a device that comes once the change log of before a restore is trimmed gives back what it had acknowledged: it is beside the rows, and lost in silence nowhere (decision 213)",
+    arguments: ["own", "off"])
+  func trimmedSince(heal: String) async throws {
+    let (fleet, devices) = try await fleet("b", "c")
+    let (b, c) = (devices[0], devices[1])
+    let a = try fleet.device("a", recovery: "heal: \"\(heal)\"")
+    try await a.sync()
+    try await fleet.backup("night")
+    try await a.write(
+      "INSERT INTO site (id, name) VALUES ('new', 'acknowledged')", "UPDATE site SET seats = 1 WHERE id = 's0'")
+    try await a.sync()
+    try await b.sync()
+    try await fleet.restore("night")
+    for place in 1...3 {
+      try await c.write("UPDATE site SET seats = \(place) WHERE id = 's9'")
+      try await c.sync()
+    }
+    await fleet.server?.engine.trim(retentionMilliseconds: -1000)
+    let report = try await a.sync()
+    #expect(
+      report.error == nil && report.recovery?.reason == .historyTrimmed && report.recovery?.report?.counts.lost == 2)
+    for device in [b, c, a, b] { #expect(try await device.sync().error == nil) }
+    try fleet.expectEqual(["site"], [a, b, c])
+    // Nobody knows what became of these rows since: a person decides.
+    let kept = try fleet.serverConnection().rows("SELECT key FROM salvor_conflict ORDER BY key")
+    #expect(kept == (heal == "own" ? [[#"["new"]"#], [#"["s0"]"#]] : []))
+    #expect(try await a.open().errorArchive().count == (heal == "own" ? 0 : 2))
+    // Who had only read them has them in his archive.
+    #expect(try await b.open().errorArchive().count { $0.reason == "lost-on-server" } == 2)
+  }
 }

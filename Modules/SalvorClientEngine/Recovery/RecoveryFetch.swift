@@ -21,11 +21,21 @@ struct RecoveryFetch {
   /// remembers: there they were deleted, and the tombstones are no longer kept.
   static func absence(_ incident: Incident) -> RecoveryOrder.Absence {
     let (facts, state) = (incident.facts, incident.status.state)
+    if incident.parting != nil { return .lost }
     guard incident.reason == .historyTrimmed || incident.reason == .operatorRequested, facts.shared == nil,
       state.serverID == facts.server
     else { return .lost }
     let newest = state.groups.compactMap { $0.cursor?.number }.max() ?? 0
     return newest < facts.trimmed ? .deleted : .lost
+  }
+
+  /// `Incident.parting`: the incarnations say where histories parted, however much of the change log is kept.
+  static func parting(_ facts: RecoveryFacts, _ history: ClientHistory, _ status: ClientStatus) -> Int64? {
+    guard facts.shared == nil, status.state.serverID == facts.server,
+      let number = Timeline(facts.incarnations).lastShared(with: history.incarnations, head: facts.head.number)
+    else { return nil }
+    let newest = (status.state.groups.compactMap(\.cursor) + history.commits).map(\.number).max() ?? 0
+    return number < facts.trimmed && number < newest ? number : nil
   }
 
   mutating func run(

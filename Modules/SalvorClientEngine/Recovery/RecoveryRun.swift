@@ -141,6 +141,7 @@ struct RecoveryRun {
     var incident = Incident(reason: reason, message: message, facts: facts, status: status)
     let own = history.olderSequences + [status.state.previous, status.state.current].compactMap { $0 }
     incident.isRemoteIDTaken = facts.stored.map { !own.contains($0) } ?? false
+    incident.parting = RecoveryFetch.parting(facts, history, status)
     return (incident, config)
   }
 
@@ -492,12 +493,13 @@ struct RecoveryRun {
     var order = RecoveryOrder(
       id: journal.id, reason: incident.reason, strategy: journal.strategy, requests: requests, rebuild: rebuild,
       absence: RecoveryFetch.absence(incident), starts: starts, groups: groups,
-      previous: isNewRemote ? nil : incident.facts.stored, shared: incident.facts.shared?.number,
+      previous: isNewRemote ? nil : incident.facts.stored, shared: incident.facts.shared?.number ?? incident.parting,
       remoteID: isNewRemote ? journal.newRemoteID : nil, server: incident.facts.server,
       config: rebuild == .nothing ? nil : config,
       removedShareMax: isGuarded(incident, journal) ? Self.removedShareMax : nil,
       keepsBeforeImages: journal.backup == nil,
-      copy: journal.backup, heal: configuration.recovery.heal, incarnations: incident.facts.incarnations)
+      copy: journal.backup, heal: configuration.recovery.heal,
+      incarnations: incident.facts.incarnations.filter { $0.firstCommit > incident.parting ?? 0 })
     order.takesOffers = incident.facts.heals
     return order
   }

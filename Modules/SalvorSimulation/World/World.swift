@@ -341,7 +341,12 @@ final class World: DeviceSurroundings, @unchecked Sendable {
         generator = SeededGenerator(seed: history.seed).derived(1000 + step.id)
         coverage.meet(step.name)
         if !step.leavesOrigins { oracle.forgetOrigins() }
-        try await perform(step)
+        do { try await perform(step) } catch let error as SalvorError
+          where error.code == .storageBusy && history.swarm.has(.restoreInPlace)
+        {
+          // The server reopens what another copy was put into: an operator who is told to try again does so another day.
+          trace.add("  server: \(shown(error))")
+        }
         try lookAtServer()
         for device in devices { try await audit(device) }
       }
