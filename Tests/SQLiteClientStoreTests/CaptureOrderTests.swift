@@ -148,4 +148,27 @@ import Testing
     #expect(try bench.read("SELECT name FROM salvor_unproven") == [["seat"]])
     #expect(try bench.read("SELECT id FROM seat ORDER BY id") == [["a"], ["back"]])
   }
+
+  @Test(
+    "copies that a statement leaves beside a table stay of use where the table gets a column", arguments: [false, true])
+  func copiesOfBefore(isRemoved: Bool) async throws {
+    var node = Table(
+      "node", primaryKey: ["id"],
+      columns: [Column("id", .text), Column("up", .text, nullable: true), Column("label", .text, nullable: true)],
+      references: [Reference(column: "up", table: "node", onDelete: .cascade)], unique: [["label"]])
+    var bench = try await StoreBench(Schema(tables: [node]))
+    _ = try await bench.download([("node", ["p", nil, "1"]), ("node", ["k", "p", "2"]), ("node", ["z", nil, "9"])])
+    // An upsert, or a REPLACE that takes along the row which it updates.
+    try bench.write(
+      isRemoved
+        ? "UPDATE OR REPLACE node SET label = '1' WHERE id = 'k'"
+        : "INSERT INTO node VALUES ('z', NULL, '8') ON CONFLICT (id) DO UPDATE SET label = excluded.label")
+    #expect(try bench.read("SELECT count(*) FROM salvor_pending_1") != [[0]])
+    node.columns.append(Column("note", .text, defaultValue: "-"))
+    _ = try await bench.store.adopt(SyncConfig(Schema(tables: [node])))
+    #expect(
+      try bench.read("SELECT id, note FROM node ORDER BY id")
+        == (isRemoved ? [["z", "-"]] : [["k", "-"], ["p", "-"], ["z", "-"]]))
+    #expect(try await bench.store.requests(in: [.queued], after: nil, limit: 100).count == (isRemoved ? 2 : 1))
+  }
 }

@@ -25,6 +25,7 @@ extension World {
 
   /// A program deletes a row that rows of another group reference, and the device hears of it alone.
   func uproot(_ device: SimulatedDevice, _ place: Int) async throws {
+    guard try device.isMade() else { return }
     let (rows, known) = (try serverContents(), try device.contents())
     var (referenced, above): (Set<RowName>, Set<RowName>) = ([], [])
     var parents: [RowName: [RowName]] = [:]

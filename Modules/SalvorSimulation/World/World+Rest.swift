@@ -15,7 +15,9 @@ extension World {
     }
     trace.add("quiet")
     guard try await settle("quiet") else { return }
-    if try await settleOffers() {
+    // What needs what was accepted comes after it, and waits for him again.
+    for _ in 0..<3 {
+      guard try await settleOffers() else { break }
       guard try await settle("with what waited accepted") else { return }
     }
     try await judgeHealing()
