@@ -14,8 +14,8 @@ public protocol RecoveryStrategy: Sendable {
   var guarantees: RecoveryGuarantees { get }
   /// Its next step in the chain where it cannot, or has failed twice; nil: `manual`.
   var fallBack: String? { get }
-  /// The steps to recover, or why it cannot. The same incident gives the same answer: a recovery is planned again
-  /// when it resumes. Called on any thread, which waits for the answer.
+  /// The steps to recover, or why it cannot. The same incident gives the same answer. One that resumes keeps the steps that it began with, and
+  /// asks again whether it cannot. Called on any thread, which waits for the answer.
   func plan(for incident: Incident) -> RecoveryDecision
 }
 

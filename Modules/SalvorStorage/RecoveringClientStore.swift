@@ -8,7 +8,8 @@ public protocol RecoveringClientStore: ClientStore {
   nonisolated var location: String { get }
 
   /// For each group where its fetch starts, from what the server says is shared: the group's cursor, or the shared commit
-  /// before it; nil where neither is kept by the server (`trimmed`) or the group came whole after the shared commit.
+  /// before it; nil where neither is kept by the server (`trimmed`), the group came whole after the shared commit, or a table has come into it
+  /// since (`GroupState.hasMovedTables`).
   func recoveryStarts(shared: Commit?, trimmed: Int64) async throws -> [GroupStart]
 
   /// The keys of rows whose bases changed after their group's start, without those of groups that have none, after the
