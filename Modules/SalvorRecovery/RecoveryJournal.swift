@@ -116,7 +116,7 @@ public struct RecoveryJournal: Sendable, Hashable {
     }
     message = try json.string("message")
     strategy = try json.string("strategy")
-    // A later release may have steps that this one does not know: the strategy plans anew then.
+    // A later release may have steps that this one does not know. Then the strategy is asked for a plan again.
     steps = (try? json["steps"]?.array?.map { try RecoveryStep($0) }) ?? []
     fellBackFrom = try json.array("fellBackFrom").compactMap(\.string)
     stepsDone = Int(clamping: try json.integer("stepsDone"))

@@ -46,7 +46,9 @@ struct RecoveryFetch {
     case .differences: return try await differences(reason, sink)
     case .everything:
       let tables = try await store.history().tables
-      let wanted = Self.everyGroup(try await current(), config, tables).map { GroupState(name: $0) }
+      let wanted = Self.everyGroup(withMovedTables(try await store.status()), config, tables).map {
+        GroupState(name: $0)
+      }
       return ([], try await everything(wanted, config, sink))
     }
   }
@@ -67,9 +69,9 @@ struct RecoveryFetch {
     return Schema(tables: tables).closure(ofGroups: Set(here.map(\.name)))
   }
 
-  /// The device as it was asked for, with what the server's schema has moved since.
-  private func current() async throws -> ClientStatus {
-    let moved = try await store.status().state.groups.filter(\.hasMovedTables)
+  /// `status`, with the groups that the server's schema, adopted since, has moved tables to.
+  private func withMovedTables(_ now: ClientStatus) -> ClientStatus {
+    let moved = now.state.groups.filter(\.hasMovedTables)
     var status = status
     status.state.groups.removeAll { group in moved.contains { $0.name == group.name } }
     status.state.groups += moved
@@ -99,8 +101,9 @@ struct RecoveryFetch {
     _ reason: RecoveryReason, _ sink: ([UInt8], String) async throws -> Void
   ) async throws -> (starts: [GroupStart], groups: [GroupState]) {
     let tables = try await store.history().tables
-    let unknown = unknown(beside: tables, ofVersion: try await store.status().state.schemaVersion)
-    let groups = Self.groups(of: try await current(), in: tables)
+    let now = try await store.status()
+    let unknown = unknown(beside: tables, ofVersion: now.state.schemaVersion)
+    let groups = Self.groups(of: withMovedTables(now), in: tables)
     var starts = try await store.recoveryStarts(shared: facts.shared, trimmed: facts.trimmed)
       .filter { groups.contains($0.name) }
     starts += groups.subtracting(starts.map(\.name)).sorted().map { GroupStart(name: $0, commit: nil) }

@@ -408,9 +408,7 @@ public actor MemoryClientStore: ClientStore {
     var state = ClientState(
       remoteID: content.remoteID, principal: content.principal, serverID: content.serverID,
       previous: content.previous, current: content.current,
-      groups: content.config.groups.map {
-        content.groups[$0.name] ?? GroupState(name: $0.name)
-      },
+      groups: content.config.groups.map { content.groups[$0.name] ?? GroupState(name: $0.name) },
       schemaVersion: content.config.schemaVersion, configDigest: content.config.digest,
       stagedDownload: content.stagedDownload, stagedPosition: content.staged.last?.position,
       recoveryRequired: content.recoveryRequired, recoveryMessage: content.recoveryMessage,

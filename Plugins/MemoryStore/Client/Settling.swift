@@ -248,7 +248,7 @@ extension ClientContent {
   }
 }
 
-/// What the blobs that one upload refers to may have together.
+/// Chooses the requests of one upload that has no more than its room (`UploadRoom`).
 struct UploadBudget {
   /// A smaller blob stands in the payload.
   let bytesMin: Int

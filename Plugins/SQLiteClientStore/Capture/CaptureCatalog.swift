@@ -206,7 +206,7 @@ struct CaptureCatalog: Sendable, Hashable {
   /// Rows that a REPLACE removed and no trigger told of (`TriggerParts.removed`).
   static func logRemoved(_ table: CapturedTable, on connection: SQLiteConnection) throws {
     guard table.mayRemoveItself, try connection.integer("SELECT 1 FROM \(table.pending) LIMIT 1") != nil else { return }
-    // The copies are of before the table got a column.
+    // Copies from before the table got a column do not have it.
     let found = Set(try connection.tableShape(table.pending)?.columns.map(\.name) ?? [])
     for name in table.columns.indices.map({ "v\($0)" }) where !found.contains(name) {
       try connection.execute("ALTER TABLE \(table.pending) ADD COLUMN \(name)")

@@ -22,7 +22,7 @@ public actor SQLiteClientStore: ClientStore {
   var context: StoreContext?
   /// As it was last opened.
   private var setup: ClientSetup?
-  /// It was open, and could not be opened anew, as while another connection held the database: the next call tries again.
+  /// The store was open, and opening it again failed, e.g. because another connection held the database. The next call opens it.
   private var isInterrupted = false
   var lock: SessionLock?
   /// The lock is held over sessions and recoveries.
@@ -121,7 +121,7 @@ public actor SQLiteClientStore: ClientStore {
     isInterrupted = false
   }
 
-  /// Opens a database that could not be opened anew before.
+  /// Opens the database where opening it again has failed (`isInterrupted`).
   func openIfInterrupted() throws {
     if isInterrupted, let setup { _ = try open(setup) }
   }
