@@ -52,6 +52,9 @@
       opening = ServerOpening(serverID: ServerID(from: random), incarnation: IncarnationID(from: random))
     }
 
+    /// For how long a process waits, in milliseconds, until another one has installed.
+    static let installationWait = 600_000
+
     /// - Parameter beginsIncarnation: no other process has the database open.
     mutating func run(beginsIncarnation: Bool) throws -> Catalog {
       try schema.refuseScopeCircles()
@@ -59,8 +62,11 @@
       let problems = try DatabaseCheck(connection).problems()
       if !problems.isEmpty { throw SalvorError(.configuration, problems.joined(separator: " ")) }
       return try connection.transaction {
+        // Another process that installs may have many rows to prove; what it waits for itself is limited.
+        try connection.execute("SET LOCAL lock_timeout = \(Self.installationWait)")
         _ = try connection.scalar(
           "SELECT pg_advisory_xact_lock(?1)::text", .integer(PostgreSQLTables.installationLock))
+        try connection.execute("SET LOCAL lock_timeout = \(settings.lockTimeout)")
         return try install(beginsIncarnation: beginsIncarnation)
       }
     }
