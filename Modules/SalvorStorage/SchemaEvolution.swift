@@ -36,39 +36,76 @@ extension SyncConfig {
   /// Where `own` is a later version than the server's, also what it adds: columns and tables that the server will know one
   /// day. Their changes wait until then. Names that `own` has given to the server's tables and columns are not taken
   /// over, and drops neither: these come with the server.
-  public func schema(own: Schema) -> Schema {
-    let delivered = Set(entries.map { $0.table.name.folded })
-    var tables = entries.map(\.table)
-    var all = groups
-    if own.version > schemaVersion {
-      for place in tables.indices {
-        let table = tables[place]
-        // The application may still call it by a former name, or by the next one already.
-        let mine =
-          own.table(table.name) ?? own.tables.first { table.renamedFrom.contains($0.name) }
-          ?? own.tables.table(formerly: table.name)
-        if let mine { tables[place].add(mine) }
-      }
-      let known = tables
-      for table in own.synchronized where !delivered.contains(table.name.folded) {
-        // The server has it under its former name or its new one, or has dropped it.
-        guard known.table(formerly: table.name) == nil, !dropped.contains(table.name),
-          !table.renamedFrom.contains(where: { name in known.contains { $0.name == name } })
-        else { continue }
-        tables.append(table)
-        if !all.contains(where: { $0.name == table.group }),
-          let group = own.groups.first(where: { $0.name == table.group })
-        {
-          all.append(group)
-        }
-      }
-      // A reference to a table that is not here stands in nobody's way.
-      let names = Set(tables.map(\.name) + own.tables.filter { $0.maintained == .client }.map(\.name))
-      for place in tables.indices { tables[place].references.removeAll { !names.contains($0.table) } }
+  ///
+  /// - Parameter added: what the device's tables have beyond its server's since an earlier file of the application's named it
+  ///   (`added(in:)`). It stays when that file is withdrawn (decision 214).
+  public func schema(own: Schema, added: [Table] = []) -> Schema {
+    var schema = Schema(
+      version: schemaVersion, parameters: parameters, groups: groups, tables: entries.map(\.table), dropped: dropped)
+    let isLater = own.version > schemaVersion
+    if isLater { schema.add(own) }
+    if !added.isEmpty {
+      schema.add(Schema(groups: added.map { Schema.Group(name: $0.group) }, tables: added))
     }
-    tables += own.tables.filter { $0.maintained == .client && !delivered.contains($0.name.folded) }
-    return Schema(
-      version: schemaVersion, parameters: parameters, groups: all, tables: tables, dropped: dropped)
+    if isLater || !added.isEmpty {
+      // A reference to a table that is not here stands in nobody's way.
+      let names = Set(schema.tables.map(\.name) + own.tables.filter { $0.maintained == .client }.map(\.name))
+      for place in schema.tables.indices { schema.tables[place].references.removeAll { !names.contains($0.table) } }
+    }
+    let synchronized = Set(schema.tables.map { $0.name.folded })
+    schema.tables += own.tables.filter { $0.maintained == .client && !synchronized.contains($0.name.folded) }
+    return schema
+  }
+
+  /// Tables and columns that a device's schema has and this configuration does not have: whole tables, and others with their key and
+  /// those columns alone.
+  public func added(in schema: Schema) -> [Table] {
+    schema.synchronized.compactMap { table in
+      guard let known = entries.first(where: { $0.table.name.folded == table.name.folded })?.table else { return table }
+      let names = Set(known.columns.map { $0.name.folded })
+      let columns = table.travelling.filter { !names.contains($0.name.folded) }
+      guard !columns.isEmpty else { return nil }
+      var rest = Table(
+        table.name, maintained: table.maintained, group: table.group, primaryKey: table.primaryKey,
+        columns: table.columns.filter { table.primaryKey.contains($0.name) } + columns)
+      rest.references = table.references.filter { reference in columns.contains { $0.name == reference.column } }
+      return rest
+    }
+  }
+
+  /// The names of what `schema` has and this configuration does not have: `table`, or `table.column`.
+  public func addedNames(in schema: Schema) -> [String] {
+    added(in: schema).flatMap { table -> [String] in
+      guard entries.contains(where: { $0.table.name.folded == table.name.folded }) else { return [table.name] }
+      return table.columns.filter { !table.primaryKey.contains($0.name) }.map { "\(table.name).\($0.name)" }
+    }
+  }
+}
+
+extension Schema {
+  /// Takes what a later version of the application's has more.
+  fileprivate mutating func add(_ later: Schema) {
+    for place in tables.indices {
+      let table = tables[place]
+      // The application may still call it by a former name, or by the next one already.
+      let mine =
+        later.table(table.name) ?? later.tables.first { table.renamedFrom.contains($0.name) }
+        ?? later.tables.table(formerly: table.name)
+      if let mine { tables[place].add(mine) }
+    }
+    let known = tables
+    for table in later.synchronized where !known.contains(where: { $0.name.folded == table.name.folded }) {
+      // The server has it under its former name or its new one, or has dropped it.
+      guard known.table(formerly: table.name) == nil, !dropped.contains(table.name),
+        !table.renamedFrom.contains(where: { name in known.contains { $0.name == name } })
+      else { continue }
+      tables.append(table)
+      if !groups.contains(where: { $0.name == table.group }),
+        let group = later.groups.first(where: { $0.name == table.group })
+      {
+        groups.append(group)
+      }
+    }
   }
 }
 
@@ -80,9 +117,10 @@ extension SyncConfig {
   /// - Parameters:
   ///   - known: the device's synchronized tables, and the version of the schema that they are of.
   ///   - own: the application's schema.
-  public func isBehind(_ known: Schema, own: Schema) -> SalvorError? {
+  ///   - added: what the device has beyond the schema of its server's until now.
+  public func isBehind(_ known: Schema, own: Schema, added: [Table] = []) -> SalvorError? {
     guard schemaVersion < known.version else { return nil }
-    let schema = schema(own: own)
+    let schema = schema(own: own, added: added)
     var missing: [String] = []
     for table in known.synchronized where !schema.dropped.contains(table.name) {
       guard let now = schema.tables.table(formerly: table.name), now.maintained != .client else {

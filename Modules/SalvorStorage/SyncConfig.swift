@@ -5,7 +5,7 @@ import SalvorWire
 /// `salvor_sync_config` (semantics 4). A new table needs no new client.
 public struct SyncConfig: Sendable, Hashable {
   /// The version of the server's schema. Where an application's own is higher, its additions are taken over
-  /// (`schema(own:)`).
+  /// (`schema(own:added:)`).
   public var schemaVersion: Int64
   /// The groups that tables are synchronized in.
   public var groups: [Schema.Group] { didSet { known = KnownDigest() } }

@@ -48,7 +48,10 @@ public actor MemoryClientStore: ClientStore {
       if state.serverID != nil, setup.schema.version > state.config.schemaVersion { state.isConfigDelivered = true }
       if !state.isConfigDelivered { state.config = SyncConfig(setup.schema) }
       state.own = setup.schema
-      let schema = state.isConfigDelivered ? state.config.schema(own: setup.schema) : setup.schema
+      let added = state.added(beside: setup.schema)
+      let schema =
+        state.isConfigDelivered || !added.isEmpty
+        ? state.config.schema(own: setup.schema, added: added) : setup.schema
       opening = try bringInLine(&state, schema, code: .schemaRefused)
       database.state = state
     } else {
@@ -306,8 +309,9 @@ public actor MemoryClientStore: ClientStore {
   @discardableResult
   public func adopt(_ config: SyncConfig) throws -> [String] {
     var state = try read()
-    let schema = config.schema(own: state.own)
-    if let error = config.isBehind(state.schema, own: state.own) { throw error }
+    let added = state.config.added(in: state.schema)
+    let schema = config.schema(own: state.own, added: added)
+    if let error = config.isBehind(state.schema, own: state.own, added: added) { throw error }
     let current = state.current
     _ = try Constraints(schema, softForeignKeys: false)
     let groups = state.schema.synchronized.map { ($0.name, $0.group) }

@@ -136,8 +136,15 @@ extension ClientContent {
   }
 }
 
-/// What the device's schema has and the server's SyncConfig does not (`SyncConfig.schema(own:)`).
+/// What the device's schema has and the server's SyncConfig does not (`SyncConfig.schema(own:added:)`).
 extension ClientContent {
+  /// What stays when `own` no longer names it (decision 214). A device that has met no server keeps whole tables alone: a column that
+  /// its file lacks is refused by name.
+  func added(beside own: Schema) -> [Table] {
+    let added = config.added(in: schema)
+    return isConfigDelivered ? added : added.filter { own.table($0.name) == nil }
+  }
+
   private func isUnknown(_ change: Change) -> Bool {
     guard let known = config.entries.first(where: { $0.table.name == change.row.table })?.table else { return true }
     guard change.operation != .delete, let table = schema.table(change.row.table) else { return false }

@@ -80,7 +80,7 @@ struct ClientRecovery {
   /// The tables, made anew: they are empty, and what is staged is all that they get.
   private mutating func makeAnew() {
     if let config = order.config {
-      content.schema = config.schema(own: content.own)
+      content.schema = config.schema(own: content.own, added: content.config.added(in: content.schema))
       content.config = config
       content.isConfigDelivered = true
     }

@@ -3,7 +3,7 @@ import SalvorModel
 import SalvorStorage
 
 /// What the device's schema has and the server's SyncConfig does not: tables and columns of a later version of the
-/// application (`SyncConfig.schema(own:)`).
+/// application (`SyncConfig.schema(own:added:)`).
 struct LocalAdditions {
   /// By number.
   private(set) var tables: Set<Int64> = []

@@ -12,7 +12,7 @@ import SalvorWire
 struct OpenedBefore {
   /// One more whenever this release brings a file in line in another way than the one before: with other tables, triggers or
   /// views, or other rules. OpeningTests holds what it was raised for last.
-  static let revision = 14
+  static let revision = 15
 
   let schema: Schema
   let config: SyncConfig
@@ -27,9 +27,11 @@ struct OpenedBefore {
     if let known = memory.withLock({ $0[place] }) { return known.mark == mark ? known.found : nil }
     guard mark == Self.mark(place) else { return nil }
     let delivered = try connection.deliveredConfig()
-    let schema = delivered?.schema(own: own) ?? own
+    let added = try KeptAdditions(connection).tables
+    let config = delivered ?? SyncConfig(own)
+    let schema = delivered == nil && added.isEmpty ? own : config.schema(own: own, added: added)
     let found = OpenedBefore(
-      schema: schema, config: delivered ?? SyncConfig(schema),
+      schema: schema, config: config,
       catalog: try CaptureCatalog.found(schema.synchronized, on: connection))
     remember(place, mark, found)
     return found
@@ -88,7 +90,7 @@ struct OpenedBefore {
       "SELECT type, name, tbl_name, sql FROM sqlite_schema ORDER BY rowid",
       "SELECT id, name FROM salvor_table ORDER BY id", "SELECT t, slot, name FROM salvor_column ORDER BY t, slot",
       "SELECT * FROM salvor_sync_config ORDER BY place",
-      "SELECT name, value FROM salvor_state WHERE name IN ('\(StateName.format.rawValue)', '\(StateName.configHead.rawValue)', '\(StateName.configDelivered.rawValue)', '\(StateName.schemaVersion.rawValue)', '\(StateName.pausedSince.rawValue)') ORDER BY name",
+      "SELECT name, value FROM salvor_state WHERE name IN ('\(StateName.format.rawValue)', '\(StateName.configHead.rawValue)', '\(StateName.configDelivered.rawValue)', '\(StateName.added.rawValue)', '\(StateName.schemaVersion.rawValue)', '\(StateName.pausedSince.rawValue)') ORDER BY name",
     ]
     for part in parts {
       try connection.query(part) { row in

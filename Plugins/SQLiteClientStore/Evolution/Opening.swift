@@ -32,11 +32,14 @@ struct Opening {
     let before = try definitions()
     try keepAgreedSchema(setup.schema)
     let delivered = try connection.deliveredConfig()
-    let schema = delivered?.schema(own: setup.schema) ?? setup.schema
+    let kept = try KeptAdditions(connection)
+    let added = delivered == nil ? try kept.beside(setup.schema, before) : kept.tables
+    let config = delivered ?? SyncConfig(setup.schema)
+    let schema =
+      delivered == nil && added.isEmpty ? setup.schema : config.schema(own: setup.schema, added: added)
     let isOlder = try bringLogOver(setup, before)
     try connection.setState(.format, .integer(StoreTables.format))
-    if delivered == nil { try write(SyncConfig(schema), delivered: false) }
-    let config = delivered ?? SyncConfig(schema)
+    if delivered == nil { try write(config, delivered: false) }
     if setup.pauses, isNew {
       // The application makes its tables, or has made them: what is missing afterwards is made then.
       _ = try CaptureCatalog.install([], on: connection)
@@ -201,6 +204,7 @@ struct Opening {
       )
     }
     try context.noteErrorValues()
+    opening.notices += try KeptAdditions(connection).note(context)
     // A trigger can note that the log changed, and makes no row for it.
     if try connection.state(.logGeneration) == nil { try context.noteLogChange() }
     return (context, opening)
@@ -340,8 +344,9 @@ struct Opening {
   /// Takes a delivered SyncConfig. Destructive differences that no rule declares throw `schema-incompatible`, and one that lacks what a later
   /// one has brought `schema-ahead`.
   func adopt(_ config: SyncConfig, _ context: StoreContext) throws -> (StoreContext, notices: [String]) {
-    let schema = config.schema(own: context.own)
-    if let error = config.isBehind(context.schema, own: context.own) { throw error }
+    let added = try KeptAdditions(connection).tables
+    let schema = config.schema(own: context.own, added: added)
+    if let error = config.isBehind(context.schema, own: context.own, added: added) { throw error }
     for table in context.schema.synchronized {
       let now = schema.tables.table(formerly: table.name)
       if schema.dropped.contains(table.name) || now?.maintained ?? .client != .client { continue }

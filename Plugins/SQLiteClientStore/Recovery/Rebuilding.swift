@@ -34,7 +34,8 @@ final class Rebuilding {
     try showBases()
     for place in before.indices { before[place].lost = try saveLost(before[place].table) }
     let config = order.config ?? context.config
-    let schema = order.config?.schema(own: context.own) ?? context.schema
+    let added = try KeptAdditions(connection).tables
+    let schema = order.config?.schema(own: context.own, added: added) ?? context.schema
     let objects = try dropTables(schema)
     try makeTables(schema, config, objects)
     merge.rebuilt = Set(before.map(\.table.name) + context.catalog.tables.map(\.name))

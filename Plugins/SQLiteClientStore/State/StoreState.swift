@@ -52,6 +52,8 @@ enum StateName: String {
   case pausedSince
   /// The SyncConfig came from the server, and its head (groups, parameters).
   case configDelivered, configHead
+  /// What the device's tables have beyond that (`KeptAdditions`).
+  case added
   /// Tables of which rows were left out (`IncompleteTables`): their numbers, with commas.
   case incomplete
   /// The same of those whose rows this device's tables take for others (`IncompleteTables.crowded`).

@@ -1,0 +1,158 @@
+import SQLiteSupport
+import SalvorClientEngine
+import SalvorModel
+import Testing
+
+@Suite("A schema file that was ahead of its server's, and is withdrawn (decision 214)")
+struct WithdrawnFileTests {
+  private static let later = Fleet.visits.replacing("version: 1", "version: 2").replacing(
+    "city: \"text?\",", "city: \"text?\", stars: \"integer = 3\",")
+  private static let withTable = Fleet.visits.replacing("version: 1", "version: 2").replacing(
+    "draft:",
+    "tag: { maintained: \"dual\", group: \"visits\", primaryKey: \"id\", columns: { id: \"text\", label: \"text?\" } },\n        draft:"
+  )
+
+  /// A device that has synchronized with `Fleet.visits`, and was then opened with a file that is ahead.
+  private func ahead(_ later: String, _ statements: String...) async throws -> Fleet {
+    let fleet = try Fleet()
+    try await fleet.start()
+    try fleet.serverConnection().execute(
+      "INSERT INTO site VALUES ('s1', 'Harbour Kitchen', NULL, 40), ('s2', 'Pier', NULL, 2)")
+    let before = try fleet.device("a")
+    #expect(try await before.sync().error == nil)
+    await before.close()
+    let updated = try fleet.device("a", schema: later)
+    #expect(try await updated.sync().error == nil)
+    for statement in statements { try await updated.write(statement) }
+    #expect(try await updated.sync().error == nil)
+    await updated.close()
+    return fleet
+  }
+
+  private func withdrawn(_ fleet: Fleet) throws -> Device {
+    return try fleet.device("a", schema: Fleet.visits)
+  }
+
+  private func change(_ fleet: Fleet, to schema: String) async throws {
+    fleet.schemaText = schema
+    try await fleet.restart()
+  }
+
+  @Test(
+    "a column that a withdrawn file alone named stays with its values, is named, and the application of before goes on",
+    arguments: [false, true])
+  func column(isWritten: Bool) async throws {
+    let fleet = try await ahead(Self.later, isWritten ? "UPDATE site SET stars = 5 WHERE id = 's1'" : "SELECT 1")
+    let a = try withdrawn(fleet)
+    try await a.write(
+      "UPDATE site SET seats = 3 WHERE id = 's2'", "INSERT INTO site (id, name) VALUES ('s3', 'new')")
+    let report = try await a.sync()
+    #expect(report.error == nil && report.uploaded == 2)
+    #expect(report.notices.contains { $0.contains("site.stars came with an earlier schema file") })
+    #expect(try fleet.serverRows("site").map { $0[3] } == [40, 3, 0])
+    #expect(try await a.open().queue().count == (isWritten ? 1 : 0))
+    // It is named once.
+    #expect(try await a.sync().notices == [])
+    // The server's rows do not touch it.
+    try fleet.serverConnection().execute("UPDATE site SET seats = 41")
+    #expect(try await a.sync().error == nil)
+    #expect(
+      try a.connection().rows("SELECT seats, stars FROM site ORDER BY id") == [
+        [41, isWritten ? 5 : 3], [41, 3], [41, 3],
+      ])
+    await a.close()
+    let again = try withdrawn(fleet)
+    #expect(try await again.sync().error == nil)
+    // The server gets it: what waited goes up, whatever the file says.
+    try await change(fleet, to: Self.later)
+    let gone = try await again.sync()
+    #expect(gone.error == nil && gone.uploaded == (isWritten ? 1 : 0))
+    #expect(
+      try fleet.serverConnection().rows("SELECT stars FROM site ORDER BY id") == [[isWritten ? 5 : 3], [3], [3]])
+    try fleet.expectEqual(["site"], [again])
+    #expect(try await again.open().errorArchive().isEmpty)
+  }
+
+  @Test(
+    "where the later file is put back, what waited in its column or table waits on, and goes up with the server's schema"
+  )
+  func fileComesBack() async throws {
+    let fleet = try await ahead(Self.withTable, "INSERT INTO tag VALUES ('t1', 'one')")
+    let a = try withdrawn(fleet)
+    #expect(try await a.sync().uploaded == 0)
+    await a.close()
+    let back = try fleet.device("a", schema: Self.withTable)
+    #expect(try await back.sync().error == nil)
+    #expect(try await back.open().queue().map(\.table) == ["tag"])
+    try await change(fleet, to: Self.withTable)
+    #expect(try await back.sync().uploaded == 1)
+    try fleet.expectEqual(["tag"], [back])
+  }
+
+  @Test(
+    "requests of a table that only a withdrawn file named wait; a group that wrote in it stays one, and none counts as sent"
+  )
+  func table() async throws {
+    let fleet = try await ahead(
+      Self.withTable, "INSERT INTO tag VALUES ('t1', 'one'), ('t2', 'two')",
+      "INSERT INTO salvor_request (tag) VALUES ('g'); INSERT INTO tag VALUES ('t3', 'three'); UPDATE site SET seats = 7 WHERE id = 's1'; DELETE FROM salvor_request"
+    )
+    let a = try withdrawn(fleet)
+    try await a.write("UPDATE site SET seats = 8 WHERE id = 's2'")
+    let report = try await a.sync()
+    #expect(report.error == nil && report.uploaded == 1)
+    #expect(report.notices.contains { $0.contains("tag came with an earlier schema file") })
+    #expect(try await a.open().queue().map(\.table) == ["tag", "tag", "tag", "site"])
+    #expect(try fleet.serverRows("site").map { $0[3] } == [40, 8])
+    #expect(try a.rows("site").map { $0[3] } == [7, 8])
+    try await change(fleet, to: Self.withTable)
+    #expect(try await a.sync().uploaded == 3)
+    try fleet.expectEqual(["site", "tag"], [a])
+    #expect(try a.rows("site").map { $0[3] } == [7, 8] && a.rows("tag").count == 3)
+  }
+
+  @Test("a later schema of the server's that drops what a withdrawn file named takes it away, into the archive")
+  func dropped() async throws {
+    let fleet = try await ahead(
+      Self.later.replacing(
+        "draft:",
+        "tag: { maintained: \"dual\", group: \"visits\", primaryKey: \"id\", columns: { id: \"text\" } },\n        draft:"
+      ),
+      "UPDATE site SET stars = 5 WHERE id = 's1'; INSERT INTO tag VALUES ('t1')")
+    let a = try withdrawn(fleet)
+    #expect(try await a.sync().error == nil)
+    try await change(
+      fleet,
+      to: Fleet.visits.replacing("version: 1,", "version: 3, dropped: [\"tag\"],").replacing(
+        "seats: \"integer = 0\" }", "seats: \"integer = 0\" }, dropped: [\"stars\"]"))
+    #expect(try await a.sync().error == nil)
+    let kept = try await a.open().errorArchive()
+    #expect(kept.map(\.table).sorted() == ["site", "tag"] && kept.allSatisfy { $0.reason == "schema-dropped" })
+    #expect(try a.connection().rows("SELECT name FROM pragma_table_info('site')").count == 4)
+    #expect(try await a.open().queue().isEmpty)
+  }
+
+  @Test("a table that a file loses before the device has met a server stays, and its rows wait")
+  func beforeTheFirstSync() async throws {
+    let fleet = try Fleet()
+    try await fleet.start()
+    let before = try fleet.device("a", schema: Self.withTable.replacing("version: 2", "version: 1"))
+    try await before.write("INSERT INTO tag VALUES ('t1', 'one')", "INSERT INTO site (id, name) VALUES ('s1', 'mine')")
+    await before.close()
+    let a = try withdrawn(fleet)
+    let report = try await a.sync()
+    #expect(report.error == nil && report.uploaded == 1)
+    #expect(try await a.open().queue().map(\.table) == ["tag"] && a.rows("tag") == [["t1", "one"]])
+  }
+
+  @Test("a recovery that makes the tables anew keeps a withdrawn column with its values and a withdrawn table")
+  func recreated() async throws {
+    let fleet = try await ahead(Self.later, "UPDATE site SET stars = 5 WHERE id = 's1'")
+    let a = try withdrawn(fleet)
+    #expect(try await a.sync().error == nil)
+    let report = try await a.open().recover(strategy: "recreate")
+    #expect(report.error == nil)
+    #expect(try await a.sync().error == nil)
+    #expect(try a.connection().rows("SELECT count(*), min(stars) FROM site") == [[2, 3]])
+  }
+}
