@@ -171,4 +171,58 @@ import Testing
         == (isRemoved ? [["z", "-"]] : [["k", "-"], ["p", "-"], ["z", "-"]]))
     #expect(try await bench.store.requests(in: [.queued], after: nil, limit: 100).count == (isRemoved ? 2 : 1))
   }
+
+  // MARK: In the middle of a session
+
+  private static let notes = Schema(tables: [
+    Table("n", primaryKey: ["id"], columns: [Column("id", .text), Column("v", .text, nullable: true)])
+  ])
+  private static let again =
+    "CREATE TRIGGER app AFTER INSERT ON n WHEN NEW.v <> 'made' BEGIN DELETE FROM n WHERE id = NEW.id; INSERT INTO n VALUES (NEW.id, 'made'); END"
+
+  @Test("what a REPLACE removed while a device synchronizes is not taken for what triggers wrote to a download's rows")
+  func removedDuringASession() async throws {
+    let schema = Schema(tables: [
+      Table(
+        "node", primaryKey: ["id"],
+        columns: [Column("id", .text), Column("up", .text, nullable: true), Column("label", .text, nullable: true)],
+        references: [Reference(column: "up", table: "node", onDelete: .cascade)], unique: [["label"]])
+    ])
+    var bench = try await StoreBench(schema)
+    _ = try await bench.download([("node", ["p", nil, "1"]), ("node", ["k", "p", "2"]), ("node", ["z", nil, "9"])])
+    _ = try await bench.store.beginSession(groups: nil)
+    try bench.write("UPDATE OR REPLACE node SET label = '1' WHERE id = 'k'")
+    _ = try await bench.download([("node", ["z", nil, "8"])])
+    #expect(try bench.read("SELECT * FROM node") == [["z", nil, "8"]])
+    #expect(try await requests(bench).map(\.key) == [["k"], ["p"]])
+    #expect(try await requests(bench).allSatisfy { $0.operation == .delete })
+  }
+
+  @Test(
+    "a trigger that an application makes while its device synchronizes, and that deletes and inserts rows again, ends no session"
+  )
+  func madeDuringASession() async throws {
+    var bench = try await StoreBench(Self.notes)
+    _ = try await bench.download([("n", ["a", "one"]), ("n", ["b", "two"])])
+    try bench.write("UPDATE n SET v = 'mine' WHERE id = 'a'")
+    let session = try await bench.store.beginSession(groups: nil)
+    // The upload's row, a clean one and a new one.
+    try bench.write(
+      "\(Self.again); DELETE FROM n WHERE id = 'a'; INSERT INTO n VALUES ('a', 'x'), ('c', 'y'); REPLACE INTO n VALUES ('b', 'z')"
+    )
+    let chunk = try await bench.store.uploadChunk(after: 0, bytesTarget: 1 << 20)
+    #expect(chunk.map { String(decoding: $0.bytes, as: UTF8.self) }?.contains("\"a\"") == true)
+    let upload = try #require(session.upload)
+    let commit = Commit(number: 100, id: CommitID(unchecked: String(repeating: "b", count: 32)))
+    _ = try await bench.store.settle(
+      sequence: upload.sequence, results: UploadResults(commit: commit, acceptedRequests: 1, refused: []))
+    // The trigger fires for what comes, and what it writes is undone.
+    _ = try await bench.download([("n", ["d", "four"]), ("n", ["b", "later"])])
+    await bench.store.endSession()
+    #expect(
+      try bench.read("SELECT * FROM n WHERE id <> 'b' ORDER BY id") == [["a", "made"], ["c", "made"], ["d", "four"]])
+    #expect(try await bench.store.notes().contains { $0.text.contains("the table is compared") })
+    #expect(Set(try await requests(bench).map(\.key)).isSuperset(of: [["a"], ["c"]]))
+    #expect(try await requests(bench).allSatisfy { $0.key != ["d"] } && bench.isWhole())
+  }
 }

@@ -42,8 +42,9 @@ final class DownloadApply: NewBases {
     self.arrived = arrived
     self.recovery = recovery
     lostBefore = try context.lastHistoryBesideLost()
-    let counter = try context.connection.lastCounter()
+    // What sorting finds an application wrote: behind it triggers do.
     try RequestSorting(context).sort()
+    let counter = try context.connection.lastCounter()
     let full = try full ?? (ahead ? [] : Self.fullTables(context))
     self.full = full
     rows = try WorkingRows(context, after: counter)

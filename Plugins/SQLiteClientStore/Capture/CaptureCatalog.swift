@@ -258,6 +258,18 @@ struct CaptureCatalog: Sendable, Hashable {
     return triggers.filter { !found.contains($0) }.map(\.name)
   }
 
+  /// SQLite fires the newest trigger first: Salvor's are made anew where the application has made some since. A table whose triggers are not
+  /// all there, unaltered, stays as it is.
+  static func putTriggersLast(of table: CapturedTable, on connection: SQLiteConnection) throws {
+    let triggers = CaptureTriggers(table).triggers
+    let areThere = try triggers.allSatisfy { trigger in
+      try connection.integer(
+        "SELECT 1 FROM sqlite_schema WHERE type = 'trigger' AND name = ?1 AND sql = ?2", .text(trigger.name),
+        .text(trigger.sql)) != nil
+    }
+    if areThere { _ = try restoreTriggers(triggers, onTable: table.name, number: table.number, connection) }
+  }
+
   private static func isOurs(_ trigger: CaptureTriggers.Trigger) -> Bool {
     trigger.name.folded.hasPrefix("salvor_")
   }

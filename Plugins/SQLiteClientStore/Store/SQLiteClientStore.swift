@@ -329,38 +329,6 @@ public actor SQLiteClientStore: ClientStore {
     return try DownloadApply(context, full: []).end(Set(context.schema.groups.map(\.name)))
   }
 
-  /// In a transaction, before requests are looked at: what an application has left behind is put right, and said.
-  @discardableResult
-  func straighten(_ context: StoreContext) throws -> [String] {
-    try checkTriggers(context) + [try closeOpenGroup(context)].compactMap { $0 }
-  }
-
-  /// In a transaction: triggers that are missing or altered are put back, and what that means for their tables is noted.
-  func checkTriggers(_ context: StoreContext) throws -> [String] {
-    guard try context.connection.schemaVersion() != checkedSchema else { return [] }
-    if try !context.hasItsColumns {
-      let notices = try Opening(connection: context.connection, random: random, clock: clock).follow(context)
-      try context.connection.note(notices, at: clock.now())
-      return notices
-    }
-    let (catalog, changes) = try CaptureCatalog.install(context.schema.synchronized, on: context.connection)
-    context.catalog = catalog
-    try UnprovenTables(context).mark(changes.unproven)
-    try context.connection.note(Opening.restored(changes.restoredTriggers), at: clock.now())
-    return Opening.restored(changes.restoredTriggers)
-  }
-
-  /// A group that was left open becomes single requests.
-  private func closeOpenGroup(_ context: StoreContext) throws -> String? {
-    let connection = context.connection
-    guard try connection.integer("SELECT 1 FROM salvor_request LIMIT 1") != nil else { return nil }
-    try connection.execute("DELETE FROM salvor_request")
-    if let open = try connection.integer("SELECT max(seq) FROM salvor_log WHERE op = \(LogOperation.open.rawValue)") {
-      try context.deleteLogRows(where: "seq = ?1", [.integer(open)], areMarkers: true)
-    }
-    return "A request that was left open was closed and split into single requests."
-  }
-
   /// Nil: nothing waits.
   private func drawUpload(
     _ context: StoreContext, _ groups: Set<String>?, _ room: UploadRoom
@@ -397,11 +365,23 @@ public actor SQLiteClientStore: ClientStore {
     else {
       return nil
     }
-    return try context.connection.transaction(.deferred) {
-      let plan = try uploadPlan ?? UploadPlan(context)
-      if uploadPlan == nil { uploadPlan = plan }
-      return try UploadEncoder(context: context, plan: plan, last: last, blobs: blobs).chunk(
-        after: counter, bytesTarget: bytesTarget)
+    func encoded() throws -> UploadEncoder.Made? {
+      try context.connection.transaction(.deferred) {
+        let plan = try uploadPlan ?? UploadPlan(context)
+        if uploadPlan == nil { uploadPlan = plan }
+        return try UploadEncoder(context: context, plan: plan, last: last, blobs: blobs).chunk(
+          after: counter, bytesTarget: bytesTarget)
+      }
+    }
+    do {
+      return try encoded()
+    } catch let error as SalvorError where error.code == .storageCorrupt {
+      // What was captured since the session began may stand in another order than it was made (`CaptureOrder`).
+      let generation = try context.connection.state(.logGeneration)
+      try context.connection.transaction { try RequestSorting(context).sort() }
+      guard try context.connection.state(.logGeneration) != generation else { throw error }
+      uploadPlan = nil
+      return try encoded()
     }
   }
 
@@ -412,6 +392,7 @@ public actor SQLiteClientStore: ClientStore {
     guard try connection.text(.current) == sequence.text else { throw SalvorError.noSuchUpload }
     uploadPlan = nil
     let report = try connection.transaction {
+      try orderTriggers(context)
       var move = Move()
       move.upload = .settled(
         UploadOutcome(
@@ -500,6 +481,7 @@ public actor SQLiteClientStore: ClientStore {
   func applyStaged(_ end: DownloadEnd, _ arrived: Arrived?, _ context: StoreContext) throws -> ApplyReport {
     let connection = context.connection
     return try connection.transaction {
+      try orderTriggers(context)
       let isEmpty = try connection.integer("SELECT 1 FROM salvor_staging LIMIT 1") == nil
       let groups = try connection.groupStates(context.schema.groups)
       let isSame = end.groups.allSatisfy { group in
