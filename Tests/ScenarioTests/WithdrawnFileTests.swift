@@ -132,6 +132,21 @@ struct WithdrawnFileTests {
     #expect(try await a.open().queue().isEmpty)
   }
 
+  @Test("a later server schema that passes the file's version without its column leaves the column, and names it")
+  func passed() async throws {
+    let fleet = try await ahead(Self.later, "UPDATE site SET stars = 5 WHERE id = 's1'")
+    let a = try fleet.device("a", schema: Self.later)
+    try await change(
+      fleet,
+      to: Fleet.visits.replacing("version: 1", "version: 3").replacing(
+        "note: \"text?\"", "note: \"text?\", more: \"text?\""))
+    let report = try await a.sync()
+    #expect(
+      report.error == nil && report.notices.contains { $0.contains("site.stars came with an earlier schema file") })
+    #expect(try await a.open().queue().map(\.table) == ["site"])
+    #expect(try a.connection().rows("SELECT stars FROM site WHERE id = 's1'") == [[5]])
+  }
+
   @Test("a table that a file loses before the device has met a server stays, and its rows wait")
   func beforeTheFirstSync() async throws {
     let fleet = try Fleet()

@@ -141,6 +141,27 @@ public enum ClientStoreContract {
       try await bench.expectRows("note", [["n1", "a", .null]])
     },
     on(
+      ContractSchemas.notes(),
+      "what a later file of the application's added stays when that file is withdrawn, and what was written in it waits",
+      rule: "decision 214"
+    ) { bench in
+      let own = bench.schema
+      try await bench.store.adopt(SyncConfig(own))
+      var later = own
+      later.version += 1
+      later.tables[0].columns.append(Column("stars", .integer, nullable: true))
+      later.tables.append(Table("more", primaryKey: ["id"], columns: [Column("id", .text)]))
+      try await bench.restart(later)
+      try await bench.write(
+        .insert("note", ["id": "n1", "title": "a", "stars": 3]), .insert("more", ["id": "m"]),
+        .insert("note", ["id": "n2", "title": "b"]))
+      try await bench.restart(own)
+      try await bench.expectRows("note", [["n1", "a", .null, 3], ["n2", "b", .null, .null]])
+      try await bench.expectRows("more", [["m"]])
+      try expectChanges(
+        try await bench.upload(), [#"insert note ["id", "title", "body"] [n2, b, null]"#])
+    },
+    on(
       ContractSchemas.notes(), "what the server is, is remembered; so is that a recovery is needed",
       rule: "semantics 6, 9"
     ) {
