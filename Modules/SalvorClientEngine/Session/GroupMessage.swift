@@ -28,10 +28,19 @@ extension ClientConfiguration {
         !tables.parameters(ofTarget: subscription.target).contains($0)
       }
       if unknown.isEmpty { continue }
+      let usable = tables.parameters(ofTarget: subscription.target).sorted()
       notices.append(
-        "No table of \(subscription.target) is chosen by \(unknown.sorted().joined(separator: ", ")): the subscription \(subscription.text) brings nothing. Take it back (salvor unsubscribe), and subscribe by a parameter of the present schema."
+        "No table of \(subscription.target) is chosen by \(unknown.sorted().joined(separator: ", ")) in the server's schema: "
+          + (usable.isEmpty
+            ? "the subscription \(subscription.text) counts for nothing, and every row comes that your credential allows. Take it back (salvor unsubscribe)."
+            : "the subscription \(subscription.text) brings nothing. Take it back (salvor unsubscribe), and subscribe by \(usable.joined(separator: " or ")).")
       )
     }
     return (subscriptions, notices)
   }
+}
+
+extension SyncReport {
+  /// Adds what it does not say yet.
+  mutating func note(_ more: [String]) { notices += more.filter { !notices.contains($0) } }
 }

@@ -321,6 +321,7 @@ struct SyncSession {
   private mutating func take(_ config: SyncConfig, _ session: ClientSession) async throws {
     let tables = snapshots.isEmpty ? [] : try await store.history().tables
     report.notices += try await store.adopt(config)
+    report.note(try await configuration.resolvedSubscriptions().notices)
     try await passOverSnapshots(madeFor: tables)
     hasAdopted = true
     // What its tables say of healing may be another thing: it is told again.
@@ -362,7 +363,7 @@ struct SyncSession {
   /// What the device subscribes to now.
   private mutating func resolvedSubscriptions() async throws -> ResolvedSubscriptions {
     let wanted = try await configuration.resolvedSubscriptions(settings)
-    report.notices += wanted.notices.filter { !report.notices.contains($0) }
+    report.note(wanted.notices)
     return wanted.subscriptions
   }
 

@@ -9,6 +9,8 @@ public struct SubscriptionStatus: Sendable, Hashable {
   public var subscription: Subscription
   /// The last synchronization of its group was made with it, and with the values that its personalization keys have now.
   public var isSynchronized: Bool
+  /// No table of the target is chosen by one of its parameters (any more): it chooses no rows.
+  public var isOutdated = false
 }
 
 /// Subscriptions: a table or a group with parameter values (docs/guides/subscriptions.md). All of this is the device's own
@@ -26,17 +28,23 @@ extension SalvorClient {
         let values = one.resolved(configuration.schema.parameters).subscriptions.targets[subscription.target] ?? []
         let group = choosable.groups[subscription.target]
         let had = groups.first { $0.name == group && $0.isSynchronized }?.subscriptions.targets[subscription.target]
+        let usable = choosable.parameters(of: subscription.target)
         return SubscriptionStatus(
-          subscription: subscription, isSynchronized: !values.isEmpty && had.map(values.isSubset) ?? false)
+          subscription: subscription, isSynchronized: !values.isEmpty && had.map(values.isSubset) ?? false,
+          isOutdated: !choosable.groups.isEmpty && !usable.isSuperset(of: subscription.parameters.keys))
       }
     }
   }
 
-  /// Targets that were subscribed to once and are not any more, in order: they bring nothing.
+  /// Targets that were subscribed to once and are not any more, in order: they bring nothing. One of whose tables none is chosen by a
+  /// parameter any more brings all that the credential allows, and is not among them.
   public var emptyTargets: [String] {
     get async throws {
       let settings = try await openStore().deviceSettings()
-      return settings.subscribed.subtracting(settings.subscriptions.map(\.target)).sorted()
+      let choosable = try await choosableTables()
+      return settings.subscribed.subtracting(settings.subscriptions.map(\.target)).filter {
+        choosable.groups[$0] == nil || !choosable.parameters(of: $0).isEmpty
+      }.sorted()
     }
   }
 

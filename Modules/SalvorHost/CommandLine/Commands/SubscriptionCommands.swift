@@ -58,14 +58,19 @@ extension Command {
     }
     let target = removed.first?.target ?? invocation.arguments[0]
     let isLast = try await !client.subscriptions.contains { $0.subscription.target == target }
+    let isEmpty = try await client.emptyTargets.contains(target)
     await client.close()
     let terminal = invocation.terminal
     terminal.json([
       "removed": .array(removed.map { $0.json(isSynchronized: nil) }), "target": .string(target),
-      "bringsNothing": .bool(isLast),
+      "bringsNothing": .bool(isEmpty),
     ])
     for subscription in removed { terminal.say("unsubscribed from \(subscription.text) (\(subscription.id))") }
-    if isLast { terminal.say("\(target) brings nothing now, until it is subscribed to again") }
+    if isEmpty {
+      terminal.say("\(target) brings nothing now, until it is subscribed to again")
+    } else if isLast {
+      terminal.say("\(target) brings every row that the credential allows: no table of it is chosen by a parameter")
+    }
     return 0
   }
 
@@ -93,9 +98,15 @@ extension Command {
         found.map { status in
           let subscription = status.subscription
           return [
-            subscription.id, subscription.target, subscription.parameterText, status.isSynchronized ? "yes" : "not yet",
+            subscription.id, subscription.target, subscription.parameterText,
+            status.isOutdated ? "outdated" : status.isSynchronized ? "yes" : "not yet",
           ]
         })
+    }
+    for status in found where status.isOutdated {
+      terminal.say(
+        "\(status.subscription.text) chooses no rows: no table of \(status.subscription.target) is chosen by it in the server's schema (any more). Take it back (salvor unsubscribe)"
+      )
     }
     for target in empty { terminal.say("\(target) brings nothing: its last subscription was taken back") }
     return 0
