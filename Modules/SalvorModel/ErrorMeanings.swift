@@ -34,7 +34,7 @@ extension ErrorCode {
       "Device and server do not have the same history. `reason` says what was found; the device must be recovered."
     case .recoveryRequired: "A recovery is required before this database synchronizes again."
     case .schemaIncompatible:
-      "The server's schema has changed in a way that this database cannot follow. Each difference is named."
+      "The schemas of device and server differ in a way that the device's database cannot follow. Each difference is named."
     case .inconsistentDownload:
       "What was downloaded does not fit together, or a table of the device's does not take it: the message names row and constraint. Nothing of it was applied; sync again."
     case .historyParted:

@@ -70,4 +70,30 @@ struct ChangedSchemaWordsTests {
     try await client.unsubscribe("site", ["region": .value("EU")])
     #expect(try await client.emptyTargets == ["site"])
   }
+
+  @Test("a device whose own schema file changed is not told that the server's did, and goes on with the file put back")
+  func ownFile() async throws {
+    let (fleet, a) = try await subscribed()
+    await a.close()
+    let changed = try fleet.device("a", schema: Self.chosen.replacing("open: \"integer = 0\"", "open: \"boolean = 0\""))
+    let report = try await changed.sync()
+    await changed.close()
+    if let error = report.error {
+      #expect(error.code == .schemaIncompatible || error.code == .recoveryRequired)
+      #expect(!error.message.contains("The server's schema has changed"))
+    }
+    let back = try fleet.device("a", schema: Self.chosen)
+    #expect(try await back.sync().error == nil)
+  }
+
+  @Test("a server whose schema makes a synchronized table client-only says that such a table does not count")
+  func clientOnly() async throws {
+    let (fleet, _) = try await subscribed()
+    await fleet.stop()
+    fleet.schemaText = Self.chosen.replacing("version: 1", "version: 2").replacing(
+      "site: { primaryKey", "site: { maintained: \"client\", primaryKey"
+    ).replacing(",\n                    scope: { region: \"parameter:region\" }", "")
+    let error = await #expect(throws: SalvorError.self) { try await fleet.start() }
+    #expect(error?.message.contains("client-only there") == true)
+  }
 }

@@ -282,6 +282,11 @@ struct RecoveryEngineTests {
       let report = try await a.sync()
       #expect(report.outcome == outcome)
       #expect(report.recovery?.fellBackFrom == [strategy])
+      if outcome == .recoveryRequired {
+        // Whoever looks later is told of the switch, too.
+        #expect(try await a.sync().error?.message.contains("clientRecoveryEnabled") == true)
+        #expect(try await a.open().status().state.recoveryMessage?.contains("clientRecoveryEnabled") == true)
+      }
       guard outcome == .recovered else { continue }
       #expect(report.recovery?.strategy == "discard-unsynced-changes")
       try fleet.expectEqual(tables, [a])

@@ -179,6 +179,12 @@ struct RecoveryRun {
         try await waitForServer(incident)
         noteFall(from: name, why)
         if !incident.facts.differences.isEmpty { journal.waitsForSchema = true }
+        if strategy.guarantees.needsServersConsent, !incident.facts.clientRecoveryEnabled,
+          !journal.message.contains(why)
+        {
+          // Whoever asks later is told of the switch, too.
+          journal.message = "\(incident.message) \(name) cannot run: \(why)"
+        }
       case .steps(let steps):
         do {
           return try await carryOut(name, steps, incident)
@@ -221,7 +227,7 @@ struct RecoveryRun {
   static func stopped(_ why: String, _ reason: RecoveryReason) -> String {
     guard reason == .serverRestored else { return why }
     return why
-      + " Rows that are newer than the server's backup count as gone. Where they are to go, on every device: salvor remotes reset --all, on the server."
+      + " Rows that are newer than the server's backup count as gone, and so do rows that this device may not see any more, by another credential or another scope of the schema. salvor recover --plan says how many of them the server has lost. Where they are to go, on every device: salvor remotes reset --all, on the server."
   }
 
   private mutating func noteFall(from name: String, _ why: String) {

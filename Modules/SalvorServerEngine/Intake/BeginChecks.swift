@@ -219,7 +219,7 @@ extension ServerEngine {
         log(refused: message, principal, stored: nil, reason: .schemaIncompatible)
         throw SalvorError(
           .schemaIncompatible,
-          "The server's schema has changed in a way that this database cannot follow: \(list).",
+          "The schemas of this device and of the server differ in a way that the device's database cannot follow: \(list). Where it was the device's schema file that changed, put it back; where it was the server's, change that, or recover. The next synchronization goes on when they fit.",
           context: ["reason": RecoveryReason.schemaIncompatible.rawValue])
       }
       needsAdoption = differences.needsAdoption

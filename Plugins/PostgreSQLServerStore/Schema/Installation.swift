@@ -241,7 +241,7 @@
       if let first = gone.first {
         throw SalvorError(
           .schemaRefused,
-          "The database does not fit the schema: \(gone.joined(separator: ", ")) was synchronized and is not in the schema. Put it back, declare what became of it (dropped, renamedFrom), or drop the table in the database.",
+          "The database does not fit the schema: \(gone.joined(separator: ", ")) was synchronized and is not in the schema, or is client-only there. Put it back as it was, declare what became of it (dropped, renamedFrom), or drop the table in the database.",
           context: ["table": first])
       }
       var adopted: [String: TableFacts] = [:]

@@ -94,7 +94,7 @@ struct Installation {
     if let first = dropped.first {
       throw SalvorError(
         .schemaRefused,
-        "The database does not fit the schema: \(dropped.joined(separator: ", ")) was synchronized and is not in the schema. Put it back, declare what became of it (dropped, renamedFrom), or drop the table in the database.",
+        "The database does not fit the schema: \(dropped.joined(separator: ", ")) was synchronized and is not in the schema, or is client-only there. Put it back as it was, declare what became of it (dropped, renamedFrom), or drop the table in the database.",
         context: ["table": first])
     }
     try refuseUnenforced(&comparison)
