@@ -19,6 +19,11 @@ public struct Refusal: Sendable, Hashable {
   /// read, and that `ServerRowBudget` has room for.
   public var serverRows: [ServerRow]
 
+  /// For the archive of a device: of a conflict version that the server had lost, and refused when it was offered again.
+  public var ofLostVersion: String {
+    "The server had kept this change as a conflict version, lost it, and refused it when it was offered again: \(message) Reapply it, or delete the entry."
+  }
+
   /// - Parameter status: nil: the reason's own.
   public init(
     counter: Int64, stamp: RequestStamp, reason: RefusalReason, message: String, status: Int? = nil,

@@ -114,7 +114,10 @@ actor ServerWriter {
     }
     if before == nil, options.isFile {
       let replay = PurgeReplay(
-        connection, catalog, opening.serverID, purgeLedger, isRestored: opening.isRestored
+        connection, catalog, opening.serverID, purgeLedger, isRestored: opening.isRestored,
+        witness: side?.read().flatMap { content in
+          content.server == opening.serverID ? content.purged.map { .init(path: beside, last: $0) } : nil
+        }
       ) { Purge(connection, catalog) }
       let notices = try Purge.overwriting(connection) {
         try replay.run { body in try connection.transaction(.immediate) { try body() } }
@@ -239,14 +242,20 @@ actor ServerWriter {
       "SELECT incarnation FROM salvor_commit WHERE number = ?1", .integer(head.number))?.string.flatMap {
         IncarnationID($0)
       }
-    return SideFile.Content(
+    var news = SideFile.Content(
       server: open.opening.serverID, incarnation: incarnation ?? open.opening.incarnation, commit: head)
+    news.purged = open.purged.flatMap { $0.count > 0 ? $0 : nil }
+    return news
   }
 
   /// The ledger of purged rows has another last act.
   func notePurges() throws {
     guard let open else { return }
-    self.open?.purged = try PurgeBook(open.connection).last()
+    let last = try PurgeBook(open.connection).last()
+    self.open?.purged = last
+    guard last.count > 0, var content = open.side?.read(), content.server == open.opening.serverID else { return }
+    content.purged = last
+    open.side?.write(content)
   }
 
   private func note(_ news: SideFile.Content?, _ open: inout Open) {

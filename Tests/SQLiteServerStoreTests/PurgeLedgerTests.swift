@@ -77,6 +77,50 @@ import Testing
     await desk.store.close()
   }
 
+  @Test(
+    "A ledger that ends too early, or is gone, beside a copy that was put back: the server does not start, and says what is missing",
+    arguments: [true, false])
+  func shorterThanRemembered(isRemoved: Bool) async throws {
+    let (desk, copy, ledger) = try await desk()
+    let whole = try lines(ledger).joined(separator: "\n")
+    _ = try await desk.store.restore(from: copy)
+    if isRemoved {
+      try FileManager.default.removeItem(atPath: ledger)
+    } else {
+      try (try lines(ledger).dropLast(2).joined(separator: "\n") + "\n").write(
+        toFile: ledger, atomically: false, encoding: .utf8)
+    }
+    let error = try await refusal(desk)
+    #expect(error.code == .storageCorrupt)
+    #expect(error.message.contains(ledger) && error.message.contains("2 acts"))
+    #expect(try sites(desk) == ["a", "b", "c"], "nothing was changed")
+    try whole.write(toFile: ledger, atomically: false, encoding: .utf8)
+    try await desk.restart()
+    #expect(try sites(desk) == ["c"])
+    await desk.store.close()
+  }
+
+  @Test(
+    "What a copy has under a key that was released since is from before the purge: it is erased, and the key is free")
+  func releasedSince() async throws {
+    let (desk, copy, _) = try await desk()
+    try await desk.restart()
+    #expect(try await desk.store.releasePurged([["a"]], of: "site") == 1)
+    try desk.other().execute("INSERT INTO site VALUES ('a', 'anna', 'another thing')")
+    _ = try await desk.store.sweep()
+    await desk.store.close()
+    _ = try await desk.store.restore(from: copy)
+    try await desk.restart()
+    #expect(try sites(desk) == ["c"])
+    #expect(try await desk.store.releasePurged([["a"]], of: "site") == 0, "it is free already")
+    try desk.other().execute("INSERT INTO site VALUES ('a', 'anna', 'another thing')")
+    _ = try await desk.store.sweep()
+    await desk.store.close()
+    try await desk.restart()
+    #expect(try sites(desk) == ["a", "c"])
+    await desk.store.close()
+  }
+
   @Test("A ledger that is not there is made anew from the database, and holds as before")
   func madeAnew() async throws {
     let (desk, copy, ledger) = try await desk()

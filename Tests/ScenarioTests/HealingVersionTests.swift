@@ -92,4 +92,87 @@ struct HealingVersionTests {
     try await synchronize([a, b], times: 2)
     #expect(try conflicts(fleet) == 1)
   }
+
+  private static let owned = """
+    { version: 1, tables: { note: { primaryKey: "id", columns: { id: "text", owner: "text", cb: "text?", x: "text?" },
+        scope: { owner: "principal" }, conflicts: "keep-versions" } } }
+    """
+
+  /// Two devices; b's change of n1 is a conflict version. The copy "dawn" has nothing of the row, the copy "noon" has it.
+  private func versionOfOwned() async throws -> (Fleet, Device, Device) {
+    let fleet = try Fleet(schema: Self.owned)
+    try await fleet.start()
+    let (a, b) = (try fleet.device("a"), try fleet.device("b"))
+    try await synchronize([a, b])
+    try await fleet.backup("dawn")
+    try await a.write("INSERT INTO note VALUES ('n1', 'anna', 'first', 'x')")
+    try await synchronize([a, b])
+    try await fleet.backup("noon")
+    try await a.write("UPDATE note SET cb = 'theirs' WHERE id = 'n1'")
+    try await synchronize([a])
+    try await b.write("UPDATE note SET cb = 'mine' WHERE id = 'n1'")
+    #expect(try await b.sync().conflicts == 1)
+    try await synchronize([a, b])
+    return (fleet, a, b)
+  }
+
+  private func versions(_ fleet: Fleet) throws -> [[Value]] {
+    try fleet.serverConnection().rows("SELECT key, client FROM salvor_conflict WHERE resolution IS NULL")
+  }
+
+  @Test(
+    "a conflict version of a row in a scope is there again, also where its device comes before the one that has the row",
+    arguments: [false, true])
+  func versionBeforeItsRow(isFirst: Bool) async throws {
+    let (fleet, a, b) = try await versionOfOwned()
+    let before = try versions(fleet)
+    #expect(before.count == 1)
+    try await fleet.restore("dawn")
+    try await synchronize(isFirst ? [b, a] : [a, b], times: 2)
+    #expect(try versions(fleet) == before)
+    #expect(try fleet.serverRows("note") == [["n1", "anna", "theirs", "x"]])
+    try fleet.expectEqual(["note"], [a, b])
+  }
+
+  @Test("a conflict version that the server does not take back is in its device's archive, with the reason")
+  func versionRefused() async throws {
+    let (fleet, a, b) = try await versionOfOwned()
+    try await fleet.restore("noon")
+    try fleet.serverConnection().execute("UPDATE note SET owner = 'bert'")
+    let report = try await b.sync()
+    #expect(report.refused == 1)
+    let archive = try b.connection().rows(
+      "SELECT state, reason, operation, after, message FROM salvor_error_archive WHERE reason <> 'lost-on-server'")
+    #expect(archive.map { Array($0[..<3]) } == [["kept", "out-of-scope", "update"]])
+    #expect(archive.first?[3].string?.contains("mine") == true)
+    #expect(archive.first?[4].string?.contains("conflict version") == true)
+    #expect(try await b.sync().refused == 0)
+    try await synchronize([a])
+    #expect(try versions(fleet) == [])
+  }
+
+  @Test(
+    "a conflict version keeps its column when a column before it is dropped; one of the dropped column is in the archive")
+  func versionBesideADroppedColumn() async throws {
+    let (fleet, a, b) = try await versionOfOwned()
+    try await b.write("UPDATE note SET x = 'of a' WHERE id = 'n1'")
+    try await synchronize([b, a])
+    try await a.write("UPDATE note SET x = 'of a, later' WHERE id = 'n1'")
+    try await b.write("UPDATE note SET x = 'of b, later' WHERE id = 'n1'")
+    try await synchronize([a])
+    #expect(try await b.sync().conflicts == 1)
+    try await synchronize([a, b])
+    fleet.schemaText = Self.owned.replacing("version: 1", "version: 2").replacing(
+      "cb: \"text?\", x: \"text?\" },", "x: \"text?\" }, dropped: [\"cb\"],")
+    try await fleet.restore("noon")
+    try await synchronize([b, a], times: 2)
+    let now = try versions(fleet)
+    #expect(now.count == 1)
+    #expect(now.first?[1].string?.contains("of b, later") == true && now.first?[1].string?.contains("\"x\"") == true)
+    let archive = try b.connection().rows(
+      "SELECT reason, after FROM salvor_error_archive WHERE reason = 'schema-dropped'")
+    #expect(archive.contains { $0[1].string?.contains("mine") == true })
+    for device in [a, b] { #expect(try device.rows("note") == [["n1", "anna", "of a, later"]]) }
+    #expect(try fleet.serverConnection().rows("SELECT id, owner, x FROM note") == [["n1", "anna", "of a, later"]])
+  }
 }

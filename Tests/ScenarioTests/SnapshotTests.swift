@@ -494,6 +494,25 @@ struct SnapshotTests {
     try fleet.expectEqual(["place", "item"], [device])
   }
 
+  @Test(
+    "a file of which the server has one large value no more is passed over in the same synchronization, and it says so",
+    arguments: [false, true])
+  func blobOfAFileIsGone(isSeed: Bool) async throws {
+    let fleet = try await fleet("snapshots: { minRows: 10, maxBehind: 100, compression: \"identity\" },")
+    try fleet.serverConnection().execute("UPDATE place SET mark = randomblob(70000) WHERE id IN ('p8', 'p9')")
+    let first = try await fleet.warm()
+    let seed = fleet.directory + "/seed.db"
+    try copyDatabase(try fleet.snapshotFile(try #require(fleet.snapshots.first)), to: seed, companions: [""])
+    try fleet.serverConnection().execute("UPDATE place SET mark = NULL WHERE id = 'p9'")
+    #expect(try await first.sync().error == nil)
+    let device = try fleet.device("second", limits: "{ attemptsMax: 1 }") { if isSeed { $0.seed = seed } }
+    let report = try await device.sync()
+    #expect(report.error == nil)
+    #expect(report.snapshots == 0)
+    #expect(report.notices.contains { $0.contains("passed over") && $0.contains("large value") })
+    try fleet.expectEqual(["place", "item"], [first, device])
+  }
+
   @Test("ten devices that ask at once get one file, made once")
   func stampede() async throws {
     let fleet = try await fleet()

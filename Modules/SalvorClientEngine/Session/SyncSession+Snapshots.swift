@@ -69,6 +69,28 @@ extension SyncSession {
     }
   }
 
+  /// An exchange that begins from the open files, if there are any. They may have rows that were changed since, and name large values that the
+  /// server has no more: then the device uses no file, and starts the download again.
+  mutating func exchangeWithFiles(_ session: inout ClientSession, _ groups: Set<String>?) async throws {
+    do {
+      try await exchangeAdopting(&session, groups)
+    } catch let error as SalvorError where error.code == .blobGone && !snapshots.isEmpty {
+      try await store.discardStaged()
+      await passOverSnapshotsWithoutBlobs()
+    }
+  }
+
+  private mutating func passOverSnapshotsWithoutBlobs() async {
+    let names = snapshots.map(\.group).sorted().joined(separator: ", ")
+    await taking?.closeSnapshots(removing: true)
+    (snapshots, takesSnapshots, beginsAnew) = ([], false, true)
+    let why =
+      "The server no longer has a large value that its rows of \(names) name: they were changed or deleted after the file was made. The group comes by rows."
+    if seed != nil { return passOverSeed(why) }
+    configuration.log("snapshot-unusable: \(why)")
+    report.notices.append("The file of a snapshot is passed over. \(why)")
+  }
+
   /// What else the answer has is not read.
   mutating func leave(_ pages: inout PageQueue, _ reader: ResponseReader) async {
     await pages.end()

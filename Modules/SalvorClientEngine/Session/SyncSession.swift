@@ -145,13 +145,13 @@ struct SyncSession {
       return
     }
     do {
-      try await exchangeAdopting(&session, groups)
+      try await exchangeWithFiles(&session, groups)
       // Each may happen once: offers go up first, files are fetched, files are passed over.
       for _ in 0..<3 where beginsAnew || !offered.isEmpty {
         if !offered.isEmpty { try await fetchSnapshots(offered) }
         offered = []
         try await beginAgain(&session, groups)
-        try await exchangeAdopting(&session, groups)
+        try await exchangeWithFiles(&session, groups)
       }
       if beginsAnew { hasNewRequests = true }
       if session.state.recoveryRequired != nil { try await store.setRecoveryRequired(nil, message: "") }
@@ -193,7 +193,7 @@ struct SyncSession {
   }
 
   /// Any of a session's exchanges may be the first that has something to upload, which the server takes in its present schema alone.
-  private mutating func exchangeAdopting(_ session: inout ClientSession, _ groups: Set<String>?) async throws {
+  mutating func exchangeAdopting(_ session: inout ClientSession, _ groups: Set<String>?) async throws {
     do {
       try await exchange(session, groups: groups)
     } catch let error as SalvorError where error.needsAdoption {

@@ -211,17 +211,22 @@ extension ClientContent {
     requests.insert(request, at: requests.firstIndex { $0.firstCounter > request.firstCounter } ?? requests.count)
   }
 
-  /// What was sent again is there again, waits, or is not to be. Answers how many requests the operator has rejected: they are in the archive.
+  /// What was sent again is there again, waits, or is not to be. Answers how many requests were refused: they are in the archive.
   private mutating func settleVersions(_ results: UploadResults, _ again: Set<RequestID>) -> Int64 {
     let sent = Set(outgoing.map(\.id)).intersection(again)
     let refused = Set(results.refused.map(\.id))
-    let rejected = results.refused.filter { $0.reason == .rejected && sent.contains($0.id) }
-    for refusal in rejected {
-      guard var request = keptVersions.first(where: { $0.request.id == refusal.id })?.request else { continue }
-      request.changes = request.changes.map(asItIsShown)
+    let notTaken = results.refused.filter {
+      $0.reason != .notLost && $0.reason != .purged && sent.contains($0.id)
+    }
+    for refusal in notTaken {
+      guard let version = keptVersions.first(where: { $0.request.id == refusal.id }) else { continue }
+      var request = version.request
+      let offered = Set(version.offer.changes.map(\.counter))
+      request.changes = request.changes.filter { offered.contains($0.counter) }.map(asItIsShown)
       request.state = .kept
       request.refusal = Request.Refused(
-        reason: refusal.reason.rawValue, status: nil, message: refusal.message, blockedBy: nil)
+        reason: refusal.reason.rawValue, status: nil,
+        message: refusal.reason == .rejected ? refusal.message : refusal.ofLostVersion, blockedBy: nil)
       keep(request)
     }
     var settled: Set<String> = []
@@ -244,7 +249,7 @@ extension ClientContent {
       keptVersions[index].lost = []
       keptVersions[index].isAssumed = results.commit == nil
     }
-    return Int64(rejected.count)
+    return Int64(notTaken.count)
   }
 }
 

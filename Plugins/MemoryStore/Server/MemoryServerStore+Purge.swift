@@ -43,11 +43,18 @@ extension ServerState {
   /// What a restore has brought back of purged rows goes again.
   mutating func replay(_ ledger: [MemoryServerDatabase.PurgeAct]) {
     guard ledger.count > purgeActs else { return }
+    // What stands under a key that may be used again is from before the purge, too.
+    var erased = purged
     for act in ledger.dropFirst(purgeActs) {
-      if act.isRelease { purged.remove(act.row) } else { purged.insert(act.row) }
+      if act.isRelease {
+        purged.remove(act.row)
+      } else {
+        purged.insert(act.row)
+        erased.insert(act.row)
+      }
     }
     purgeActs = ledger.count
-    for name in purged { _ = try? eraseAgain(name) }
+    for name in erased { _ = try? eraseAgain(name) }
   }
 
   /// Rows that need the row have come back with it: they lose their reference where it may be empty, and go where it may not.

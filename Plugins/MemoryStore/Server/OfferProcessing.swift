@@ -46,11 +46,8 @@ extension UploadProcessing {
     }
   }
 
-  /// What the server had kept beside the row is kept again.
+  /// What the server had kept beside the row is kept again, also where the row is not there yet.
   private mutating func keepVersion(_ change: Change, over present: Row?, _ table: Table) -> Reason? {
-    if present == nil, change.operation != .insert, scope.isLimited(table), !hasLeft(change) {
-      return rowDeleted(table)
-    }
     if let row = change.applied(to: present, of: table),
       let reason = refusalOfVersion(row, change, over: present, table)
     {

@@ -20,7 +20,9 @@ struct DroppedColumn {
       guard slot >= captured.keyCount else { return [] }
       let retired = try retire(captured)
       try keepWaiting(captured, slot, retired, &archive)
-      try keepArchived(captured, slot, retired, &archive)
+      for memory in ["salvor_archive", "salvor_kept"] {
+        try keepRemembered(memory, captured, slot, retired, &archive)
+      }
       try closeSlot(captured, slot)
     }
     var notices: [String] = []
@@ -82,13 +84,16 @@ struct DroppedColumn {
     try context.takeOut(gone)
   }
 
-  // MARK: The archive
+  // MARK: The archive, and what the server keeps
 
-  private func keepArchived(
-    _ captured: CapturedTable, _ slot: Int, _ retired: CapturedTable, _ archive: inout SchemaArchive
+  /// Of `salvor_archive`, or of `salvor_kept`: a server that is put back may lose what it keeps beside its rows, and has no place for this value
+  /// then.
+  private func keepRemembered(
+    _ memory: String, _ captured: CapturedTable, _ slot: Int, _ retired: CapturedTable, _ archive: inout SchemaArchive
   ) throws {
+    let isArchive = memory == "salvor_archive"
     for row in try connection.rows(
-      "SELECT seq, slots, key, before, after, op, first, whole FROM salvor_archive WHERE t = ?1 ORDER BY seq",
+      "SELECT seq, slots, key, before, after, op, first, \(isArchive ? "whole" : "NULL") FROM \(memory) WHERE t = ?1 ORDER BY seq",
       .integer(captured.number))
     {
       var slots = (row[1].string ?? "").split(separator: ",").compactMap { Int($0) }
@@ -104,13 +109,23 @@ struct DroppedColumn {
         slots.remove(at: place)
         if place < before.count { before.remove(at: place) }
         if place < after.count { after.remove(at: place) }
+        if slots.isEmpty {
+          if isArchive {
+            try context.takeFromArchive(seq: row[0].integer ?? 0, of: row[6].integer ?? 0)
+          } else {
+            try connection.run("DELETE FROM salvor_kept WHERE seq = ?1", row[0])
+          }
+          continue
+        }
       }
-      if slots.isEmpty {
-        try context.takeFromArchive(seq: row[0].integer ?? 0, of: row[6].integer ?? 0)
+      let text = slots.map { String($0 > slot ? $0 - 1 : $0) }.joined(separator: ",")
+      guard isArchive else {
+        try connection.run(
+          "UPDATE salvor_kept SET slots = ?2, before = ?3, after = ?4 WHERE seq = ?1", row[0], .text(text),
+          .text(payload(before)), .text(payload(after)))
         continue
       }
       let shown = [before, after].map { context.shown($0, slots, captured) }
-      let text = slots.map { String($0 > slot ? $0 - 1 : $0) }.joined(separator: ",")
       var whole = try unpayload(row[7])
       if slot < whole.count { whole.remove(at: slot) }
       try connection.run(

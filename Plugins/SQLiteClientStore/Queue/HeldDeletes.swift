@@ -41,21 +41,21 @@ struct HeldDeletes {
     return isAny
   }
 
-  /// An upload was settled, with what went again in it: that waits on, is settled, or was rejected, and is in the archive then. Where one
-  /// delete of a table is settled, the others are asked about next. Answers how many requests were rejected.
+  /// An upload was settled, with what went again in it: that waits on, is settled, or was refused, and is in the archive then. Where one
+  /// delete of a table is settled, the others are asked about next. Answers how many requests were refused.
   func settle(_ results: UploadResults, upTo last: Int64) throws -> Int64 {
     let refusals = Dictionary(results.refused.map { ($0.counter, $0) }) { first, _ in first }
     var settled: Set<Int64> = []
-    var rejected: Set<Int64> = []
+    var refused: Set<Int64> = []
     var versions = KeptVersionPages.lost(context, upTo: last)
     while let version = try versions.next() {
       let waits = results.isWaiting(version.first)
       if version.review != nil, !waits { settled.insert(version.table.number) }
       if let refusal = refusals[version.first] {
-        // There again, or known to be. What the operator does not want is this device's to show.
-        if refusal.reason == .rejected {
+        // There again, or erased for good. What the server does not take back is this device's to show.
+        if refusal.reason != .notLost && refusal.reason != .purged {
           try archive(version, refusal)
-          rejected.insert(version.first)
+          refused.insert(version.first)
         }
         try connection.run("DELETE FROM salvor_kept WHERE seq = ?1", .integer(version.seq))
       } else if version.review != nil {
@@ -66,7 +66,7 @@ struct HeldDeletes {
     for table in settled {
       try connection.run("UPDATE salvor_kept SET held = 2 WHERE t = ?1 AND held = 1", .integer(table))
     }
-    return Int64(rejected.count)
+    return Int64(refused.count)
   }
 
   /// Its row stays as the server has it.
@@ -79,9 +79,11 @@ struct HeldDeletes {
       step, of: range, version.table, version.key,
       kept: (
         refusal.reason.rawValue,
-        version.operation == .delete
-          ? "The server's operator rejected this delete, and the row stays. Reapply it, or delete the entry."
-          : refusal.message
+        refusal.reason != .rejected
+          ? refusal.ofLostVersion
+          : version.operation == .delete
+            ? "The server's operator rejected this delete, and the row stays. Reapply it, or delete the entry."
+            : refusal.message
       ))
   }
 }

@@ -30,6 +30,8 @@ package final class SideFile: Sendable {
 
     /// Which cluster, where there may be several; nil: it has not been said.
     package var place: Place?
+    /// The last act of the ledger of purged rows; nil: none.
+    package var purged: PurgeEnd?
 
     package init(server: ServerID, incarnation: IncarnationID, commit: Commit) {
       (self.server, self.incarnation, self.commit) = (server, incarnation, commit)
@@ -45,7 +47,7 @@ package final class SideFile: Sendable {
   }
 
   /// One record of this size, padded with spaces, so that a write never leaves a part of an older one.
-  private static let size = 256
+  private static let size = 512
   private let descriptor: Int32
   private let path: String
 
@@ -73,6 +75,9 @@ package final class SideFile: Sendable {
     if let system = json["system"]?.string, let timeline = json["timeline"]?.integer {
       content.place = Place(system: system, timeline: timeline)
     }
+    if let count = json["purges"]?.integer, let seal = json["seal"]?.string {
+      content.purged = PurgeEnd(count: count, seal: seal)
+    }
     return content
   }
 
@@ -84,6 +89,9 @@ package final class SideFile: Sendable {
     ]
     if let place = content.place {
       members += [.init("system", .string(place.system)), .init("timeline", .integer(place.timeline))]
+    }
+    if let purged = content.purged {
+      members += [.init("purges", .integer(purged.count)), .init("seal", .string(purged.seal))]
     }
     var bytes = JSONValue.object(members).bytes
     bytes += [UInt8](repeating: 0x20, count: max(0, Self.size - 1 - bytes.count)) + [0x0A]

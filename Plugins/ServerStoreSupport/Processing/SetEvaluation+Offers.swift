@@ -43,15 +43,11 @@ extension SetEvaluation {
     }
   }
 
-  /// What the server had kept beside the row is kept again. Whether the row is there is told only to those who could see it.
+  /// What the server had kept beside the row is kept again, also where the row is not there yet: who offers the row may come later
+  /// (decision 217).
   private mutating func keepVersion(
     _ change: StagedChange, of request: RequestID, _ place: Int, over present: Row?, _ foreign: inout ForeignChanges
   ) throws -> RefusalText? {
-    if present == nil, change.operation != .insert, !departures.seesAll(place),
-      try !departures.hasLeft(place, change.key, since: change.made)
-    {
-      return .rowDeleted(catalog.tables[place])
-    }
     if let refusal = try refusalOfVersion(change, place, over: present) { return refusal }
     fed.append(change.hash)
     try keepOffered(change, of: request, place, server: present, &foreign)

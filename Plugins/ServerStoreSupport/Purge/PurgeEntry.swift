@@ -42,7 +42,7 @@ package struct PurgeEntry: Hashable {
 }
 
 /// The acts of the ledger that ended, the oldest ones: nobody can bring back what they erased.
-package struct PurgeEnd: Hashable {
+package struct PurgeEnd: Sendable, Hashable {
   /// How many.
   package var count: Int64 = 0
   /// Of the last of them: the next act follows it. Empty where none ended.

@@ -13,12 +13,23 @@ package struct PurgeReplay {
   /// Other processes write into the same database, and have ledgers of their own. This one may lag behind the database, and after a
   /// restore it may have acts that the others did not get, while they have made new ones.
   private let isOneOfSeveral: Bool
+  /// What another file of the server's knows of the ledger. Nil: nothing.
+  private let witness: Witness?
   private let makePurge: () -> Purge
   private let catalog: Catalog
 
+  package struct Witness {
+    /// Of the file.
+    var path: String
+    /// The last act.
+    var last: PurgeEnd
+
+    package init(path: String, last: PurgeEnd) { (self.path, self.last) = (path, last) }
+  }
+
   package init(
     _ connection: any StoreConnection, _ catalog: Catalog, _ server: ServerID, _ ledger: PurgeLedger,
-    isRestored: Bool, isOneOfSeveral: Bool = false, makePurge: @escaping () -> Purge
+    isRestored: Bool, isOneOfSeveral: Bool = false, witness: Witness? = nil, makePurge: @escaping () -> Purge
   ) {
     self.connection = connection
     self.catalog = catalog
@@ -26,6 +37,7 @@ package struct PurgeReplay {
     self.ledger = ledger
     self.isRestored = isRestored
     self.isOneOfSeveral = isOneOfSeveral
+    self.witness = witness
     self.makePurge = makePurge
   }
 
@@ -37,7 +49,9 @@ package struct PurgeReplay {
     let book = try PurgeBook(connection)
     let known = try book.entries()
     let ended = try book.ended()
+    let last = ended.count + Int64(known.count)
     guard let found = try ledger.read() else {
+      try checkWitness(nil, last)
       guard book.key != nil, !known.isEmpty else { return [] }
       try book.bring(ledger, server)
       return isOneOfSeveral
@@ -46,8 +60,8 @@ package struct PurgeReplay {
           "\(ledger.path), the ledger of purged rows, was not there. It was made anew from the database, which knows \(known.count) acts."
         ]
     }
-    let last = ended.count + Int64(known.count)
     try check(found, last, known.last?.seal ?? ended.seal)
+    try checkWitness(found, last)
     var notices: [String] = []
     if found.isTorn {
       try ledger.cut(to: found.wholeBytes)
@@ -126,20 +140,39 @@ package struct PurgeReplay {
     }
   }
 
+  /// A ledger that was cut at the end of a line, or is gone, beside a database that was put back: neither of them shows it.
+  private func checkWitness(_ found: PurgeLedger.Content?, _ last: Int64) throws {
+    guard let witness, last < witness.last.count else { return }
+    let place = Int(witness.last.count - (found?.ended.count ?? 0))
+    let what: String
+    switch found {
+    case nil: what = "it is not there"
+    case let found? where found.last < witness.last.count: what = "it has \(counted(found.last, "act", "acts"))"
+    case let found? where place > 0 && found.entries[place - 1].seal != witness.last.seal: what = "it has others"
+    default: return
+    }
+    throw ledger.damaged(
+      "the server has made \(counted(witness.last.count, "act", "acts")) of it, as \(witness.path) knows, and \(what). Where it is lost for good, remove \(witness.path), and purge again what was erased since the backup"
+    )
+  }
+
   private func apply(_ missing: ArraySlice<PurgeEntry>, _ book: PurgeBook) throws -> (rows: Int64, others: Int64) {
     var seal = try book.lastSeal()
     for entry in missing { seal = try book.take(entry, after: seal) }
     try connection.deferReferences()
     var purge = makePurge()
     var others: Int64 = 0
+    // What stands under a key that may be used again is from before the purge, too.
+    let erased = Set(missing.lazy.filter { $0.act == .purge }.map(\.hash))
     // Only hashes are known: each row that is there is asked. Children first.
     for place in catalog.tables.indices.reversed() {
-      for key in try purgedKeys(place, book) { others += try purge.eraseAgain(place, key) }
+      for key in try purgedKeys(place, book, erased) { others += try purge.eraseAgain(place, key) }
     }
     for row in try connection.rows("SELECT DISTINCT \"table\", key FROM salvor_conflict") {
       guard let place = catalog.place(of: row[0].string ?? ""),
         let key = try JSONValue(parsing: Array((row[1].string ?? "").utf8)).array?.compactMap(\.rowValue),
-        key.count == catalog.tables[place].keyCount, try book.isPurged(catalog.tables[place], key)
+        key.count == catalog.tables[place].keyCount,
+        case let hash = book.hash(catalog.tables[place], key), try erased.contains(hash) || book.isPurged(hash: hash)
       else { continue }
       try purge.erase(place, key)
     }
@@ -147,14 +180,15 @@ package struct PurgeReplay {
     return (purge.report.rows, others)
   }
 
-  private func purgedKeys(_ place: Int, _ book: PurgeBook) throws -> [Key] {
+  private func purgedKeys(_ place: Int, _ book: PurgeBook, _ erased: Set<String>) throws -> [Key] {
     let table = catalog.tables[place]
     var keys: [Key] = []
     let statement = try connection.stream("SELECT \(table.keyList()) FROM \(table.sql)")
     defer { statement.reset() }
     while try statement.step() {
       let key = statement.values()
-      if try book.isPurged(table, key) { keys.append(key) }
+      let hash = book.hash(table, key)
+      if try erased.contains(hash) || book.isPurged(hash: hash) { keys.append(key) }
     }
     return keys
   }
