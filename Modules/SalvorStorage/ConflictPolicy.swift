@@ -139,7 +139,7 @@ extension ConflictPolicy {
         settlement = try settle(conflict)
       } catch {
         // The message of another's error may hold values.
-        let why = (error as? SalvorError)?.description ?? "\(type(of: error))"
+        let why = (error as? SalvorError)?.message ?? "\(type(of: error))"
         return .failed(failure(in: table, "failed: \(why)"))
       }
     }
@@ -150,7 +150,7 @@ extension ConflictPolicy {
   }
 
   private func failure(in table: Table, _ what: String) -> String {
-    "The conflict policy \(table.conflicts) of \(table.name) \(what). Tell the server's operator, and send the change again then."
+    "The conflict policy \(table.conflicts) of \(table.name) \(what.hasSuffix(".") ? String(what.dropLast()) : what). Tell the server's operator, and send the change again then."
   }
 }
 

@@ -41,7 +41,8 @@ public enum SnapshotFormat {
   }
 
   static func unusable(_ what: String) -> SalvorError {
-    SalvorError(.snapshotUnusable, "The snapshot cannot be used: \(what). Its group comes by rows.")
+    let what = what.hasSuffix(".") ? String(what.dropLast()) : what
+    return SalvorError(.snapshotUnusable, "The snapshot cannot be used: \(what). Its group comes by rows.")
   }
 }
 

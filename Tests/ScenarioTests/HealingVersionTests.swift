@@ -152,7 +152,8 @@ struct HealingVersionTests {
   }
 
   @Test(
-    "a conflict version keeps its column when a column before it is dropped; one of the dropped column is in the archive")
+    "a conflict version keeps its column when a column before it is dropped; one of the dropped column is in the archive"
+  )
   func versionBesideADroppedColumn() async throws {
     let (fleet, a, b) = try await versionOfOwned()
     try await b.write("UPDATE note SET x = 'of a' WHERE id = 'n1'")

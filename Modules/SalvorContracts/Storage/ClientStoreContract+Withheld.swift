@@ -47,6 +47,21 @@ extension ClientStoreContract {
   }
 
   static let withheld: [Case] = [
+    offering("what another server had kept as a conflict version is in the archive, and this one is not offered it") {
+      bench in
+      try await bench.download(full: ["note"], rows: [("note", ["n1", "a", .null])])
+      try await bench.write(.update("note", ["n1"], ["title": "mine"]))
+      let begun = try await bench.begin()
+      try await bench.settle(begun, commit: bench.nextCommit(), kept: begun.changes.map(\.counter))
+      try await bench.download(rows: [("note", ["n1", "theirs", .null])])
+      var recovered = Recovered(rows: [("note", ["n1", "another", .null])])
+      (recovered.heal, recovered.server) = (.all, ServerID(unchecked: String(repeating: "6", count: 32)))
+      let report = try await bench.recover(recovered)
+      let versions = try await bench.archived().filter { $0.reason == "version-lost-on-server" }
+      try expectEqual(versions.map(\.after), [[NamedValue("title", "mine")]], "the conflict versions in the archive")
+      try expect(report.counts.unoffered[.otherServer] ?? 0 > 0, "the report says why they are not offered")
+      try expectEqual(try await bench.begin().changes, [], "what is sent to the other server")
+    },
     offering("what was kept while healing was off is offered when it is switched on, with its version") { bench in
       try await lose(&bench)
       try expect(try await !heals(bench, .off), "nothing is offered while it is off")

@@ -14,6 +14,7 @@ struct Recovered: Sendable {
   var id = "recovery 1"
   var previous: SequenceID?
   var remoteID: RemoteID?
+  var server = ClientBench.server
   var config: SyncConfig?
   var removedShareMax: Double?
   var keepsBeforeImages = true
@@ -50,7 +51,7 @@ extension ClientBench {
         GroupStart(name: $0.name, commit: recovered.compared.contains($0.name) ? nil : shared)
       },
       groups: schema.groups.map { GroupState(name: $0.name, cursor: head, scopeDigest: "all") },
-      previous: recovered.previous, shared: recovered.shared, remoteID: recovered.remoteID, server: Self.server,
+      previous: recovered.previous, shared: recovered.shared, remoteID: recovered.remoteID, server: recovered.server,
       config: recovered.config, removedShareMax: recovered.removedShareMax,
       keepsBeforeImages: recovered.keepsBeforeImages, heal: recovered.heal, incarnations: recovered.incarnations)
   }

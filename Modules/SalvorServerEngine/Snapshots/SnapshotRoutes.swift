@@ -36,7 +36,7 @@ extension ServerEngine {
       "content-type": "application/octet-stream", "etag": tag, "accept-ranges": "bytes",
       "cache-control": "private, max-age=31536000, immutable",
     ]
-    if request.headers["if-none-match"] == tag {
+    if let known = request.headers["if-none-match"], known == tag || known == "*" {
       return TransportResponse(status: 304, headers: headers, contentLength: 0)
     }
     var range = ByteRange.all
@@ -101,7 +101,9 @@ enum ByteRange: Equatable {
     guard header.hasPrefix("bytes=") else { return }
     let bounds = header.dropFirst(6).split(separator: "-", omittingEmptySubsequences: false)
     guard bounds.count == 2, bounds.allSatisfy({ $0.allSatisfy { $0.isASCII && $0.isNumber } }) else { return }
-    switch (Int64(bounds[0]), Int64(bounds[1])) {
+    // A number of any length is one: beyond every end.
+    func number(_ digits: Substring) -> Int64? { digits.isEmpty ? nil : Int64(digits) ?? .max }
+    switch (number(bounds[0]), number(bounds[1])) {
     case (let first?, let last):
       guard last.map({ $0 >= first }) ?? bounds[1].isEmpty else { return }
       self = first < size ? .part(first: first, count: min(last ?? .max - 1, size - 1) - first + 1) : .unsatisfiable

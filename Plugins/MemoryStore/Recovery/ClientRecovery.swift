@@ -152,6 +152,7 @@ struct ClientRecovery {
       }
       content.requests[index].withheld = withheld
     }
+    if before.serverID != order.server, order.absence == .lost { giveUpVersions() }
     guard mayBeOffered, order.absence == .lost else { return }
     let known = before.incarnations.filter { $0.firstCommit > 0 }
     let last = content.lostIncarnations.filter { id in !content.lostOrder.contains { $0.earlier == id } }
@@ -178,6 +179,16 @@ struct ClientRecovery {
     loseVersions(known)
   }
 
+  /// What the server of before kept beside rows is nowhere on this one, and is not offered to it.
+  private mutating func giveUpVersions() {
+    for kept in content.keptVersions {
+      for (place, change) in kept.request.changes.enumerated() where !kept.withheld.contains(place) {
+        lostVersions.append((change, kept.request.id, kept.request.tag, false))
+      }
+    }
+    content.keptVersions = []
+  }
+
   /// What the server kept beside rows by lost commits goes with the next upload.
   private mutating func loseVersions(_ known: [Incarnation]) {
     let shared = order.shared ?? 0
@@ -195,7 +206,8 @@ struct ClientRecovery {
           lost[place] = LostVersion(incarnation: incarnation.id, number: kept.versions[place], parting: shared)
           content.keptVersions[index].wait = nil
           isNew.insert(place)
-          if !heals || mode(of: kept.request.changes[place].row.table) == .off {
+          let name = kept.request.changes[place].row
+          if !heals || mode(of: name.table) == .off || !isWritable(name) {
             content.keptVersions[index].withheld.insert(place)
           }
         }

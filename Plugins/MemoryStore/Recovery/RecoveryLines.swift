@@ -103,11 +103,15 @@ extension ClientRecovery {
     counts.offered = Int64(offered.count + lostVersions.count { $0.isOffered }) - displaced
     counts.givenUp = Int64(givenUp.count)
     counts.unoffered = unoffered
-    let withheld = lostVersions.filter { !$0.isOffered }
-    if !withheld.isEmpty {
-      counts.unoffered[order.heal == .off ? .off : .tableOff, default: 0] += Int64(withheld.count)
+    for version in lostVersions where !version.isOffered {
+      counts.unoffered[whyWithheld(version.change.row), default: 0] += 1
     }
     return counts
+  }
+
+  private func whyWithheld(_ name: RowName) -> Unoffered {
+    if before.serverID != order.server { return .otherServer }
+    return !isWritable(name) ? .serverMaintained : order.heal == .off ? .off : .tableOff
   }
 
   /// Conflict versions that are lost and withheld are shown in the archive.
@@ -117,7 +121,7 @@ extension ClientRecovery {
         stamp: version.request.stamp, changes: [content.asItIsShown(version.change)], tag: version.tag, state: .kept,
         refusal: Request.Refused(
           reason: "version-lost-on-server", status: nil,
-          message: "The server has lost this change. It is given back when heal is on again."))
+          message: "The server does not have this change any more. Reapply it, or delete the entry."))
       content.keep(request)
     }
   }

@@ -155,7 +155,8 @@ struct MemorySnapshotFile {
   }
 
   static func unusable(_ what: String) -> SalvorError {
-    SalvorError(.snapshotUnusable, "The snapshot cannot be used: \(what). Its group comes by rows.")
+    let what = what.hasSuffix(".") ? String(what.dropLast()) : what
+    return SalvorError(.snapshotUnusable, "The snapshot cannot be used: \(what). Its group comes by rows.")
   }
 }
 

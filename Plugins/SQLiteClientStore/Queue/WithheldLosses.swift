@@ -99,7 +99,7 @@ extension StoreContext {
 
   /// A conflict version that is withheld is shown by an entry of the archive, which a person may reapply or delete like any other. It is
   /// offered only as long as that is there.
-  func archiveWithheld(_ version: LostKeptVersion) throws {
+  func archiveWithheld(_ version: LostKeptVersion, _ why: Unoffered) throws {
     var step = step(
       version.seq, version.operation, version.slots, before: version.before, after: version.after, version.table)
     if version.operation == .delete { step.before = try currentRow(version.table, version.key) }
@@ -109,7 +109,7 @@ extension StoreContext {
       step, of: range, version.table, version.key,
       kept: (
         "version-lost-on-server",
-        "The server has lost this change, which it \(isHeld ? "held for its operator" : "kept as a conflict version"). It is given back when heal is on again. Reapply it, or delete the entry."
+        "\(why == .otherServer ? "This is another server than the one of before: it does not have" : "The server has lost") this change, which it \(isHeld ? "held for its operator" : "kept as a conflict version").\(why == .off || why == .tableOff ? " It is given back when heal is on again." : "") Reapply it, or delete the entry."
       ))
     if try stamp(of: version.seq) != version.stamp {
       var row = try row(of: range)

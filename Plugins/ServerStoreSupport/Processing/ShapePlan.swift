@@ -24,7 +24,7 @@ final class ShapePlan {
   let targets: [Column?]
   /// Their types alone, for the many rows in which nothing is wrong.
   let targetTypes: [ColumnType?]
-  /// The items whose new values the schema wants, and the database does not (`ServerTable.lax`).
+  /// The items whose new values the schema wants, and the database does not (`ServerTable.lax`), and those of the key.
   let neverNullItems: [Int]
   let seed: RowHash
   /// Of table, operation and columns.
@@ -145,7 +145,10 @@ final class ShapePlan {
     }
     targetTypes = targets.map { $0?.type }
     let lax = shape.operation == .delete ? [] : found.indices.filter { found[$0].map(table.lax.contains) ?? false }
-    neverNullItems = lax.map { shape.operation == .insert ? $0 : keyCount + 2 * $0 + 1 }
+    // SQLite would draw an integer key where it is NULL, and its sender would not know it.
+    neverNullItems =
+      lax.map { shape.operation == .insert ? $0 : keyCount + 2 * $0 + 1 }
+      + (shape.operation == .insert ? keyItems : keyUpdates.map(\.item))
     switch shape.operation {
     case .insert: healedMask = ColumnMask.mask(columns.map { table.bits[$0] } + [ColumnMask.existence])
     case .update:

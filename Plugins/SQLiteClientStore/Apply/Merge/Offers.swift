@@ -52,6 +52,7 @@ final class Offers {
         try connection.run("UPDATE \(table) SET parting = ?1 WHERE parting > ?1", .integer(order.shared ?? 0))
       }
     }
+    if !isSameServer, order.absence == .lost { try giveUpVersions() }
     guard mayBeOffered, order.absence == .lost else { return }
     try noteLost(after: order.shared ?? 0)
     try noteVersions(after: order.shared ?? 0)
@@ -105,8 +106,8 @@ final class Offers {
   /// What the server kept beside rows by lost commits goes with the next upload.
   private func noteVersions(after shared: Int64) throws {
     hasNotedVersions = true
-    for table in context.catalog.tables where context.table(table)?.maintained == .dual {
-      let isOffered = isOn && mode(of: table) != .off
+    for table in context.catalog.tables {
+      let isOffered = isOn && mode(of: table) != .off && context.table(table)?.maintained == .dual
       for (place, incarnation) in incarnations.enumerated() {
         let next = place + 1 < incarnations.count ? incarnations[place + 1].firstCommit : .max
         try context.connection.run(
@@ -120,6 +121,19 @@ final class Offers {
           ])
       }
     }
+  }
+
+  /// What the server of before kept beside rows is nowhere on this one, and is not offered to it.
+  private func giveUpVersions() throws {
+    hasNotedVersions = true
+    try context.connection.run(
+      "UPDATE salvor_kept SET withheld = ?1, held = NULL WHERE withheld IS NULL", .integer(context.clock.now()))
+  }
+
+  private func whyWithheld(_ version: LostKeptVersion) -> Unoffered {
+    if !isSameServer { return .otherServer }
+    if context.table(version.table)?.maintained != .dual { return .serverMaintained }
+    return order.heal == .off ? .off : .tableOff
   }
 
   /// What was lost before and is still to be sent is no news of a recovery in which nothing was lost.
@@ -137,16 +151,21 @@ final class Offers {
     var count: Int64 = 0
     try context.eachKeptVersion(where: StoreContext.isWithheldAnew) { version in
       count += 1
+      let why = whyWithheld(version)
+      counts.unoffered[why, default: 0] += 1
       try record.version(version, .lost)
-      try context.archiveWithheld(version)
+      try context.archiveWithheld(version, why)
     }
+    if !isSameServer { try context.connection.run("DELETE FROM salvor_kept") }
     guard count > 0 else { return counts }
     counts.lost += count
-    counts.unoffered[order.heal == .off ? .off : .tableOff, default: 0] += count
     let what = count == 1 ? "1 conflict version" : "\(count) conflict versions"
+    let isGivenBackLater = counts.unoffered.keys.allSatisfy { $0 == .off || $0 == .tableOff }
     try context.connection.note(
       [
-        "The server has lost \(what) of this device, and heal is off: salvor errors shows them (version-lost-on-server). They are offered when heal is on again."
+        isGivenBackLater
+          ? "The server has lost \(what) of this device, and heal is off: salvor errors shows them (version-lost-on-server). They are offered when heal is on again."
+          : "The server does not have \(what) of this device any more, and they are not given back: salvor errors shows them (version-lost-on-server)."
       ], at: context.clock.now())
     return counts
   }
