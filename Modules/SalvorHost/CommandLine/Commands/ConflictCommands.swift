@@ -1,4 +1,5 @@
 import SalvorModel
+import SalvorModuleKit
 import SalvorServerEngine
 import SalvorStorage
 import SalvorWire
@@ -185,7 +186,7 @@ private func show(_ row: ConflictRow, on terminal: Terminal) {
   let version = row.version, client = version.client, server = version.server
   terminal.print(
     terminal.bold(
-      "conflict version \(version.id): \(client.operation.rawValue) of \(version.table) \(keyText(version))")
+      "conflict version \(version.id): \(client.operation.rawValue) of \(version.table) \(visible(keyText(version)))")
   )
   let state =
     version.settlement.map { "settled by the policy \($0.policy)" }
