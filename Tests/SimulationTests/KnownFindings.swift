@@ -20,9 +20,6 @@ enum KnownFindings {
       story: "a row that INSERT OR FAIL leaves behind when a newer trigger of the application's ends it", swarm: "code",
       seed: 177, words: ["written without triggers", "the row has gone"]),
     Finding(
-      story: "an application makes triggers and writes while its device synchronizes: a change does not fit its row",
-      swarm: "storm", seed: 677, words: ["d2 "]),
-    Finding(
       story: "a report counts a refused change that is not in the archive, beside triggers that delete and insert rows",
       swarm: "storm", seed: 679, words: ["the report says 1 refused, the archive has 0 more"]),
   ]
