@@ -530,6 +530,31 @@ extension ClientStoreContract {
       try await bench.settle(third, commit: bench.nextCommit())
       try expectEqual(try await bench.queued().count, 0, "what is queued when it has come")
     },
+    offering("a refused change of a row that the server has lost goes to the archive, and the row is offered as it was")
+    {
+      bench in
+      try await bench.download(full: ["note"], rows: [])
+      try await bench.write(.insert("note", ["id": "n1", "title": "a", "body": "b"]))
+      try await bench.commitUpload()
+      try await bench.write(.update("note", ["n1"], ["title": "wrong"]))
+      var recovered = Recovered(shared: 1, departed: [("note", .lost, ["n1"])])
+      recovered.heal = .own
+      try await bench.recover(recovered)
+      let begun = try await bench.begin()
+      try expectEqual(begun.changes.map(\.offer?.written), [["title"]], "what the lost row was changed in")
+      let report = try await bench.settle(begun) { _ in .constraint }
+      try expectEqual(report.refused, 1, "what was refused")
+      try expect(report.asksAgain, "there is more to send")
+      try await bench.expectArchive(["kept constraint update note [n1] [title=a] > [title=wrong]"])
+      try await bench.expectRows("note", [["n1", "a", "b"]])
+      let again = try await bench.begin()
+      try expectEqual(again.changes.map(\.offer?.written), [[]], "what is offered then")
+      try expectEqual(again.changes.map(\.offer?.version), begun.changes.map(\.offer?.version), "its version")
+      try expectEqual(again.changes.map(\.values), [["n1", "a", "b"]], "its values")
+      try await bench.settle(again, commit: bench.nextCommit())
+      try expectEqual(try await bench.queued().count, 0, "what is queued when it has come")
+      try await bench.expectRows("note", [["n1", "a", "b"]])
+    },
     offering("what the server kept as a conflict version is sent again when it has lost it") { bench in
       try await bench.download(full: ["note"], rows: [("note", ["n1", "a", .null])])
       try await bench.write(.update("note", ["n1"], ["title": "mine"]))

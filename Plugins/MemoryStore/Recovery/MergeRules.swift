@@ -88,7 +88,10 @@ extension ClientRecovery {
         var made = insert(change.applied(to: base, of: table) ?? base, table, change)
         if let version = lostVersion(of: name) {
           // What was offered before stays of the version that it was of: the row beneath it came since, with another copy.
-          if made.offer == nil { made.offer = Offer(version, written: change.columns.map(\.name)) }
+          if made.offer == nil {
+            made.offer = Offer(version, written: change.columns.map(\.name))
+            made.acknowledged = change.columns.map { NamedValue($0.name, table.value($0.name, of: base)) }
+          }
           offered.insert(content.requests[index].id)
         }
         content.requests[index].changes[place] = made

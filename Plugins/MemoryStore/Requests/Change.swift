@@ -14,6 +14,8 @@ struct Change: Sendable, Hashable {
   var columns: [ChangedColumn]
   /// It brings back what the server acknowledged and lost (semantics 10).
   var offer: Offer?
+  /// Of a lost row that a request makes again (`Offer.written`): the columns that the request changes, as the server had acknowledged them.
+  var acknowledged: [NamedValue] = []
 
   /// Of an offer: the lost commit that made the row so.
   var origin: LostVersion.Origin? {

@@ -23,6 +23,7 @@ struct DroppedColumn {
       for memory in ["salvor_archive", "salvor_kept"] {
         try keepRemembered(memory, captured, slot, retired, &archive)
       }
+      try closeOffers(captured, slot)
       try closeSlot(captured, slot)
     }
     var notices: [String] = []
@@ -132,6 +133,28 @@ struct DroppedColumn {
         "UPDATE salvor_archive SET slots = ?2, before = ?3, after = ?4, shown_before = ?5, shown_after = ?6, whole = ?7 WHERE seq = ?1",
         row[0], .text(text), .text(payload(before)), .text(payload(after)), shown[0], shown[1],
         row[7] == .null ? .null : .text(payload(whole)))
+    }
+  }
+
+  /// What offers say of the columns that requests have written besides.
+  private func closeOffers(_ captured: CapturedTable, _ slot: Int) throws {
+    for row in try connection.rows(
+      """
+      SELECT seq, written, was FROM salvor_offer o WHERE written IS NOT NULL
+        AND (EXISTS (SELECT 1 FROM salvor_log l WHERE l.seq = o.seq AND l.t = ?1)
+          OR EXISTS (SELECT 1 FROM salvor_archive a WHERE a.seq = o.seq AND a.t = ?1))
+      """, .integer(captured.number))
+    {
+      var written = (row[1].string ?? "").split(separator: ",").compactMap { Int($0) }
+      var was = try row[2] == .null ? [] : unpayload(row[2])
+      if let place = written.firstIndex(of: slot) {
+        written.remove(at: place)
+        if place < was.count { was.remove(at: place) }
+      }
+      let text = written.map { String($0 > slot ? $0 - 1 : $0) }.joined(separator: ",")
+      try connection.run(
+        "UPDATE salvor_offer SET written = ?2, was = ?3 WHERE seq = ?1", row[0],
+        written.isEmpty ? .null : .text(text), was.isEmpty ? .null : .text(payload(was)))
     }
   }
 

@@ -32,7 +32,7 @@ enum StoreTables {
     -- they parted. written: slots of the change that are an ordinary change. review: 1, the server's operator is to accept it.
     -- waiting: 1, the server holds it until a parent or that consent comes. origin: of a row that was given back before, and lost again: the
     -- lost commit that made it so.
-    CREATE TABLE IF NOT EXISTS salvor_offer (seq INTEGER PRIMARY KEY, incarnation TEXT NOT NULL, number INTEGER NOT NULL, parting INTEGER NOT NULL, written TEXT, review INTEGER, waiting INTEGER, origin TEXT);
+    CREATE TABLE IF NOT EXISTS salvor_offer (seq INTEGER PRIMARY KEY, incarnation TEXT NOT NULL, number INTEGER NOT NULL, parting INTEGER NOT NULL, written TEXT, review INTEGER, waiting INTEGER, origin TEXT, was TEXT);
     -- Changes that the server keeps as conflict versions, as they were sent, and the commit as of which it has them.
     -- incarnation, parting: the server has lost them, and they go with the next upload; withheld: when (ms), under another setting;
     -- assumed: 1, the number is the one after the cursor, until the download ends.
@@ -104,6 +104,9 @@ enum StoreTables {
     }
     for table in ["salvor_history", "salvor_offer"] where try connection.tableShape(table)?.column("origin") == nil {
       try connection.execute("ALTER TABLE \(table) ADD COLUMN origin TEXT")
+    }
+    if try connection.tableShape("salvor_offer")?.column("was") == nil {
+      try connection.execute("ALTER TABLE salvor_offer ADD COLUMN was TEXT")
     }
     if try connection.tableShape("salvor_outstanding")?.column("former") == nil {
       try connection.execute("ALTER TABLE salvor_outstanding ADD COLUMN former TEXT")

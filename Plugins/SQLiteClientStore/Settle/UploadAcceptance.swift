@@ -25,6 +25,7 @@ struct UploadAcceptance {
     var report = SettleReport()
     var erased: [RequestRange] = []
     var neverLost: [RequestRange] = []
+    var givenBack: [(range: RequestRange, refusal: Refusal)] = []
     for refusal in outcome.results.refused where refusal.counter <= last {
       let range = try context.range(of: refusal.counter)
       let isErased = try refusal.reason == .purged && Erasing(context).erases(range)
@@ -37,6 +38,7 @@ struct UploadAcceptance {
         neverLost.append(range)
       } else {
         report.refused += 1
+        if refusal.reason != .blocked, try context.wasAcknowledged(range) { givenBack.append((range, refusal)) }
       }
     }
     // While later changes of their rows, accepted ones too, are still in the log.
@@ -83,11 +85,15 @@ struct UploadAcceptance {
       _ = try LogIndex(context)
       try rows().remove(neverLost)
     }
+    var hasGivenBack = false
+    for given in givenBack {
+      if try GivingBack(context, rows()).run(given.range, given.refusal) { hasGivenBack = true }
+    }
     try letDeletesGo(waiting, rows)
     try context.forgetLeftOut()
     try context.forgetOffers()
     report.waiting = try context.waitingCount()
-    report.asksAgain = try HeldDeletes(context).areAsked() || isFree
+    report.asksAgain = try HeldDeletes(context).areAsked() || isFree || hasGivenBack
     try forgetTimes()
     if let commit = outcome.results.commit { try connection.rememberCommit(commit, at: context.clock.now()) }
     try end()

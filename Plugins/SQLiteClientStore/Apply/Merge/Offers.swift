@@ -36,7 +36,7 @@ final class Offers {
       row[0].string.flatMap { IncarnationID($0) }.map { Incarnation(id: $0, firstCommit: row[1].integer ?? 0) }
     }
     insertion = try connection.prepare(
-      "INSERT OR REPLACE INTO salvor_offer (seq, incarnation, number, parting, written, review, origin) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+      "INSERT OR REPLACE INTO salvor_offer (seq, incarnation, number, parting, written, review, origin, was) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
       persistent: true)
     try connection.execute(
       "CREATE TABLE IF NOT EXISTS \(Self.incarnationTable) (first_commit INTEGER PRIMARY KEY, id TEXT); DELETE FROM \(Self.incarnationTable); "
@@ -228,14 +228,19 @@ final class Offers {
   ///
   /// - Parameters:
   ///   - written: slots that are an ordinary change.
+  ///   - was: their values as the server had acknowledged them; empty: it is no change of a row that was there.
   ///   - isForReview: the server's operator is to accept it.
-  func mark(_ counter: Int64, _ version: LostVersion, written: [Int] = [], isForReview: Bool = false) throws {
+  func mark(
+    _ counter: Int64, _ version: LostVersion, written: [Int] = [], was: [Value] = [], isForReview: Bool = false
+  ) throws {
     keep(counter)
-    try note(counter, version, written: written, isForReview: isForReview)
+    try note(counter, version, written: written, was: was, isForReview: isForReview)
   }
 
   /// The same of a request that waited, and that the recovery does not count among its offers.
-  func note(_ counter: Int64, _ version: LostVersion, written: [Int], isForReview: Bool = false) throws {
+  func note(
+    _ counter: Int64, _ version: LostVersion, written: [Int], was: [Value] = [], isForReview: Bool = false
+  ) throws {
     try insertion.bind(1, counter)
     try insertion.bind(2, .text(version.incarnation.text))
     try insertion.bind(3, version.number)
@@ -243,6 +248,7 @@ final class Offers {
     try insertion.bind(5, written.isEmpty ? .null : .text(written.map(String.init).joined(separator: ",")))
     try insertion.bind(6, isForReview ? .integer(1) : .null)
     try insertion.bind(7, version.origin.map { .text($0.text) } ?? .null)
+    try insertion.bind(8, was.isEmpty ? .null : .text(payload(was)))
     try insertion.run()
   }
 

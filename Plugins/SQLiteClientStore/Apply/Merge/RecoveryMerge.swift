@@ -172,7 +172,9 @@ final class RecoveryMerge: RecoveryRules {
         // It stays of the version that it was of: the row beneath it came since, with another copy of the server.
         offers.keep(first.seq)
       } else {
-        try offers.mark(first.seq, version, written: news.keys.sorted())
+        let written = news.keys.sorted()
+        let was = change.old.map { old in written.map { old[$0] } } ?? []
+        try offers.mark(first.seq, version, written: written, was: was)
       }
     } else {
       try rows.setBase(change.table, change.key, nil)
