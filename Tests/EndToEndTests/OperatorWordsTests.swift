@@ -71,11 +71,10 @@ import Testing
     try await device.sync()
     #expect(try await device.salvor("status").out.contains(" UTC"))
     place.server.child?.signal(SIGSTOP)
-    let began = ContinuousClock.now
     let reached = try await device.salvor("doctor", "--reach")
     place.server.child?.signal(SIGCONT)
-    #expect(reached.code == 3 && reached.out.contains("has not answered within") && reached.out.contains("hangs"))
-    #expect(ContinuousClock.now - began < .seconds(25))
+    #expect(
+      reached.code == 3 && reached.out.contains("has not answered within 10000 ms") && reached.out.contains("hangs"))
     _ = try await place.server.stop()
   }
 
