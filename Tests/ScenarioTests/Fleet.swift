@@ -81,12 +81,14 @@ final class Fleet {
   /// Starts the server on its database, with the present schema.
   func start() async throws {
     _ = try write(schemaText, "schema.json5")
-    let configuration = try load(
+    var configuration = try load(
       """
       { schema: "schema.json5",
         server: { storage: { \(storage) },
                   listen: { module: "loopback", name: "\(directory)" }, compression: ["gzip"], \(serverOptions) } }
       """, "server.json5")
+    // On a machine under load a device may be silent for longer than half a minute, and some of them try only once.
+    configuration.server?.limits.sessionIdleMilliseconds = 3_600_000
     let lines = log
     let server = try await Host.makeServer(configuration, log: Log.lines { lines.append($0) })
     _ = try await server.start()
