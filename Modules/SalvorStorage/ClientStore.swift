@@ -426,7 +426,8 @@ public struct SettleReport: Sendable, Hashable {
   public var refused: Int64
   /// Offers that the server holds, of this upload and of earlier ones, deletes among them.
   public var waiting: Int64 = 0
-  /// The server has settled some of what it held, and is to be asked about more: the synchronization goes on with another session.
+  /// The synchronization goes on with another session: the server has settled some of what it held and is asked about more, or a lost row is
+  /// offered since a change of it was refused (decision 219).
   public var asksAgain = false
   /// By default nothing was settled. `waiting` is set afterwards.
   public init(accepted: Int64 = 0, refused: Int64 = 0) {

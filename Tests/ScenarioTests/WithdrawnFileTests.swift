@@ -160,7 +160,7 @@ struct WithdrawnFileTests {
     #expect(try await a.open().queue().map(\.table) == ["tag"] && a.rows("tag") == [["t1", "one"]])
   }
 
-  @Test("a recovery that makes the tables anew keeps a withdrawn column with its values and a withdrawn table")
+  @Test("a recovery that rebuilds the tables keeps a withdrawn column with its values and a withdrawn table")
   func recreated() async throws {
     let fleet = try await ahead(Self.later, "UPDATE site SET stars = 5 WHERE id = 's1'")
     let a = try withdrawn(fleet)

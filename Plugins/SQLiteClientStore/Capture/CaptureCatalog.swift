@@ -258,8 +258,8 @@ struct CaptureCatalog: Sendable, Hashable {
     return triggers.filter { !found.contains($0) }.map(\.name)
   }
 
-  /// SQLite fires the newest trigger first: Salvor's are made anew where the application has made some since. A table whose triggers are not
-  /// all there, unaltered, stays as it is.
+  /// SQLite fires the newest trigger first. If the application has made a newer one, this drops Salvor's triggers and creates them again. It
+  /// changes nothing if a trigger of Salvor's is missing or altered.
   static func putTriggersLast(of table: CapturedTable, on connection: SQLiteConnection) throws {
     let triggers = CaptureTriggers(table).triggers
     let areThere = try triggers.allSatisfy { trigger in

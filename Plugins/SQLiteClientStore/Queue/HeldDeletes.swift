@@ -52,7 +52,7 @@ struct HeldDeletes {
       let waits = results.isWaiting(version.first)
       if version.review != nil, !waits { settled.insert(version.table.number) }
       if let refusal = refusals[version.first] {
-        // There again, or erased for good. What the server does not take back is this device's to show.
+        // The server has it already (`notLost`), or has purged its row: then nothing is archived. The archive keeps every other refused one.
         if refusal.reason != .notLost && refusal.reason != .purged {
           try archive(version, refusal)
           refused.insert(version.first)

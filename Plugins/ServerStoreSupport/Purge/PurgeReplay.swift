@@ -152,7 +152,7 @@ package struct PurgeReplay {
     default: return
     }
     throw ledger.damaged(
-      "the server has made \(counted(witness.last.count, "act", "acts")) of it, as \(witness.path) knows, and \(what). Where it is lost for good, remove \(witness.path), and purge again what was erased since the backup"
+      "\(witness.path) says that the server has written \(counted(witness.last.count, "act", "acts")) into it, and \(what). If the ledger is lost, remove \(witness.path), start the server, and purge again what was purged since the backup"
     )
   }
 
