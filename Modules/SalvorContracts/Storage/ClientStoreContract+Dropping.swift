@@ -79,6 +79,34 @@ extension ClientStoreContract {
       try await bench.expectRows("establishment", [["e2", "e", "US"]])
     },
     on(
+      ContractSchemas.inspections,
+      "a row made outside of the subscriptions before the first download stays until its changes are sent",
+      rule: "semantics 4"
+    ) {
+      bench in
+      let chosen = Subscription(target: "establishment", parameters: ["region": .value("EU")])
+      try await bench.store.setDeviceSettings(DeviceSettings(subscriptions: [chosen]))
+      try await bench.write(
+        .insert("establishment", ["id": "e9", "name": "mine", "region": "CA"]),
+        .insert("inspection", ["id": "i9", "establishment_id": "e9", "date": "d"]),
+        .insert("establishment", ["id": "e8", "name": "mine", "region": "CA"]))
+      try expectEqual(try await bench.commitUpload().count, 3, "what is sent")
+      try await bench.write(.update("inspection", ["i9"], ["date": "later"]))
+      let report = try await bench.download(
+        full: ["establishment", "inspection", "infraction", "severity"], rows: [("establishment", ["e1", "e", "EU"])])
+      try expectEqual(report.displaced, [], "the requests displaced")
+      try expectEqual(report.deletes, 1, "the rows that go at once")
+      try await bench.expectRows("establishment", [["e1", "e", "EU"], ["e9", "mine", "CA"]])
+      try await bench.expectRows("inspection", [["i9", "e9", "later", .null]])
+      try await bench.restart()
+      try expectChanges(
+        try await bench.commitUpload(), [#"update inspection ["date"] [i9, d, later]"#])
+      let after = try await bench.download(departed: [("inspection", .dropped, ["i9"])])
+      try expectEqual(after.deletes, 2, "the rows that go now")
+      try await bench.expectRows("establishment", [["e1", "e", "EU"]])
+      try await bench.expectRows("inspection", [])
+    },
+    on(
       ContractSchemas.inspections, "a change that was refused keeps its dropped row until it is dealt with",
       rule: "semantics 8"
     ) { bench in

@@ -71,6 +71,12 @@ extension ClientContent {
       for key in bases.sortedKeys(of: table) {
         let name = RowName(table: table, key: key)
         if arrivals.rows[name] == nil && arrivals.departures[name] == nil && !(keepsDropped && leaving[name] != nil) {
+          // Before its group's first download a device has what it wrote itself. Where it has subscriptions, none covers the row, as far as it
+          // knows.
+          if keepsDropped, !leftToo, !settings.subscribed.isEmpty, isFirstDownload(of: table) {
+            leaving[name] = 0
+            continue
+          }
           followBase(name, from: bases[name], to: nil)
           bases[name] = nil
           report.deletes += 1
@@ -97,6 +103,10 @@ extension ClientContent {
     }
     if keepsDropped { report.deletes += removeLeaving() }
     return report
+  }
+
+  private func isFirstDownload(of table: String) -> Bool {
+    schema.table(table).map { groups[$0.group]?.cursor == nil } ?? false
   }
 
   /// Rows that no subscription covers go when no change of them waits, nor one of a row that references them. How many.

@@ -38,6 +38,8 @@ final class DownloadStream {
   /// In its second pass: lost rows stay where they are.
   private var heldBy: BaseWatch? { onlyTables == nil ? nil : recovery?.watch }
   let leaving: LeavingRows
+  /// By group: it was never downloaded, and the device has subscriptions.
+  private var isFirst: [String: Bool] = [:]
   private let keyWidth: Int
   private let blobs: StagedBlobs
 
@@ -462,7 +464,26 @@ final class DownloadStream {
     if keepsLeaving, try leaving.contains(table, key) { return }
     let target = try target(table.name)
     prepareWrite(table)
-    if try depart(target, key, .lost, nil, isLine: false) { report.deletes += 1 }
+    // Before its group's first download a device has what it wrote itself and the server accepted. Where it has subscriptions, none covers
+    // the row, as far as it knows.
+    let isOwn = try recovery == nil && isFirstChosen(table) && hasBase(table, key)
+    let departure: Departure = isOwn ? .dropped : .lost
+    if try depart(target, key, departure, nil, isLine: false) { report.deletes += 1 }
+  }
+
+  private func hasBase(_ table: CapturedTable, _ key: Key) throws -> Bool {
+    guard try rows.index.mayContain(table, key) else { return true }
+    return try rows.index.timeline(table, key).base != nil
+  }
+
+  /// The table's group was never downloaded, and the device has subscriptions.
+  private func isFirstChosen(_ table: CapturedTable) throws -> Bool {
+    let group = context.group(of: table.number)
+    if let known = isFirst[group] { return known }
+    let connection = context.connection
+    let found = try !connection.isSynchronized(group) && !connection.deviceSettings().subscribed.isEmpty
+    isFirst[group] = found
+    return found
   }
 
   /// Rows that no subscription covers stay as long as a change needs them.
