@@ -62,6 +62,69 @@ extension ClientStoreContract {
       try expect(report.counts.unoffered[.otherServer] ?? 0 > 0, "the report says why they are not offered")
       try expectEqual(try await bench.begin().changes, [], "what is sent to the other server")
     },
+    offering("a conflict version of a table that the schema drops is in the archive", ContractSchemas.shelves) {
+      bench in
+      try await bench.download(
+        full: ["shelf", "book"], rows: [("shelf", ["s1", "left"]), ("book", ["b1", "a", "s1"])])
+      try await bench.write(
+        .update("shelf", ["s1"], ["place": "mine"]), .update("book", ["b1"], ["name": "mine"]))
+      let begun = try await bench.begin()
+      try await bench.settle(begun, commit: bench.nextCommit(), kept: begun.changes.map(\.counter))
+      try await bench.download(rows: [("shelf", ["s1", "theirs"]), ("book", ["b1", "theirs", "s1"])])
+      try await bench.store.adopt(SyncConfig(ContractSchemas.books))
+      bench.adopt(ContractSchemas.books)
+      let archive = ["kept schema-dropped update shelf [s1] [place=left] > [place=mine]"]
+      try await bench.expectArchive(archive)
+      try await bench.recover(Recovered(shared: 1, heal: .own, rows: [("book", ["b1", "theirs", "s1"])]))
+      try await bench.expectArchive(archive)
+      let sent = try await bench.begin().changes
+      try expectEqual(
+        sent.filter { $0.offer?.isVersion == true }.map(\.table), ["book"], "the version that is offered again")
+    },
+    offering("a value that the server lost, of a column that its schema has dropped since, is in the archive") {
+      bench in
+      try await bench.download(
+        full: ["note"], rows: [("note", ["n1", "a", "x"]), ("note", ["n2", "b", "y"]), ("note", ["n3", "c", .null])])
+      try await bench.write(.update("note", ["n2"], ["body": "early"]))
+      try await bench.commitUpload()
+      try await bench.download()
+      try await bench.write(
+        .update("note", ["n1"], ["body": "mine"]), .update("note", ["n3"], ["title": "mine"]))
+      try await bench.commitUpload()
+      try await bench.download()
+      try await bench.store.adopt(SyncConfig(ContractSchemas.shortNotes))
+      bench.adopt(ContractSchemas.shortNotes)
+      try await bench.expectArchive([])
+      let report = try await bench.recover(
+        Recovered(shared: 2, heal: .own, rows: [("note", ["n1", "a"]), ("note", ["n3", "c"])]))
+      try await bench.expectArchive(["kept lost-on-server update note [n1] [body=null] > [body=mine]"])
+      try expectEqual(report.counts.unoffered, [.otherColumns: 1], "what is not offered")
+      try expectEqual(
+        [report.counts.lost, report.counts.offered], [3, 2], "lost and offered: both rows, and the value, which is not")
+      try await bench.expectItems(["offered update note [n1]", "offered update note [n3]", "lost update note [n1]"])
+      try await bench.expectRows("note", [["n1", "a"], ["n2", "b"], ["n3", "mine"]])
+      try await bench.recover(Recovered(shared: 2, id: "recovery 2"))
+      try await bench.expectArchive(["kept lost-on-server update note [n1] [body=null] > [body=mine]"])
+    },
+    offering(
+      "a lost value that a change which waits has written over is in the archive when the schema drops its column, and so is the change"
+    ) { bench in
+      try await bench.download(full: ["note"], rows: [])
+      try await bench.write(.insert("note", ["id": "n1", "title": "a", "body": "lost"]))
+      try await bench.commitUpload()
+      try await bench.download()
+      try await bench.write(.update("note", ["n1"], ["title": "mine", "body": "waits"]))
+      try await bench.recover(Recovered(shared: 1, heal: .own, departed: [("note", .lost, ["n1"])]))
+      try await bench.store.adopt(SyncConfig(ContractSchemas.shortNotes))
+      bench.adopt(ContractSchemas.shortNotes)
+      try await bench.expectArchive([
+        "kept lost-on-server update note [n1] [body=null] > [body=lost]",
+        "kept schema-dropped update note [n1] [body=null] > [body=waits]",
+      ])
+      try expectEqual(
+        try await bench.begin().changes.map(\.summary),
+        ["insert note [\"id\", \"title\"] [n1, mine] of 2 [\"title\"]"], "what is sent")
+    },
     offering("what was kept while healing was off is offered when it is switched on, with its version") { bench in
       try await lose(&bench)
       try expect(try await !heals(bench, .off), "nothing is offered while it is off")

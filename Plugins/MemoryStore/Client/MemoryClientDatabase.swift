@@ -107,6 +107,8 @@ struct ClientContent: Sendable {
   var met: Set<IncarnationID> = []
   /// What the server keeps as conflict versions, as it was sent.
   var keptVersions: [KeptVersion] = []
+  /// What the server acknowledged in columns that the schema has dropped since, of rows that this device wrote.
+  var droppedValues: [DroppedValue] = []
   /// Waiting offers are in the next upload; and what the server said of them, when they were last.
   var healDue = false
   /// What the server said when it was asked last, and how many the device knew of.
@@ -175,6 +177,13 @@ struct ClientContent: Sendable {
   var recoveries: [(report: RecoveryReport, items: [RecoveryItem])] = []
 
   /// A request that the server keeps beside its rows, or an offered delete that it holds for its operator.
+  struct DroppedValue: Sendable {
+    /// The entry of the archive that it becomes where the server has lost it.
+    var entry: Request
+    /// Of its row.
+    var version: Int64
+  }
+
   struct KeptVersion: Sendable {
     var request: Request
     /// As of which commit, by the change's place in the request.

@@ -13,6 +13,8 @@ extension ClientContent {
     guard !names.isEmpty else { return }
     noteFormer(names)
     keepDropped(names)
+    rememberDropped(names)
+    keptVersions = keptVersions.compactMap { stripped($0, names) }
     requests = requests.map(names.renamed)
     let statements = (openGroup?.statements ?? []).map { stripped($0, names).map(names.renamed) }
     openGroup?.statements = statements
@@ -65,12 +67,12 @@ extension ClientContent {
   /// What requests say of what goes becomes entries of their own; what is left of them stays.
   private mutating func keepDropped(_ names: DeclaredNames) {
     var kept: [Request] = []
-    func keep(_ change: Change, _ message: String) {
+    func keep(_ change: Change, _ message: String, reason: String = Self.dropReason) {
       counter += 1
       var change = change
       change.counter = counter
       var request = Request(stamp: stamp, changes: [change], state: .kept)
-      request.refusal = Request.Refused(reason: Self.dropReason, status: nil, message: message)
+      request.refusal = Request.Refused(reason: reason, status: nil, message: message)
       kept.append(request)
     }
     func keep(_ changes: [Change], isArchived: Bool) {
@@ -79,11 +81,19 @@ extension ClientContent {
           keep(change, "The table \(change.row.table) was dropped from the schema.")
         }
         for column in names.droppedColumns[change.row.table] ?? [] {
+          if let was = change.acknowledged.first(where: { $0.name == column }), !was.value.isNull {
+            var rest = change
+            (rest.operation, rest.offer, rest.acknowledged) = (.update, nil, [])
+            rest.columns = [ChangedColumn(name: column, old: .null, new: was.value)]
+            keep(
+              rest, "The server acknowledged this value and has lost it. The column was dropped from the schema.",
+              reason: "lost-on-server")
+          }
           guard let said = change.column(column), change.operation != .delete,
             change.operation == .update || !said.new.isNull
           else { continue }
           var rest = change
-          rest.operation = .update
+          (rest.operation, rest.offer, rest.acknowledged) = (.update, nil, [])
           rest.columns = [said]
           keep(rest, "The column \(change.row.table).\(column) was dropped from the schema.")
         }
@@ -102,7 +112,52 @@ extension ClientContent {
       requests[place] = stripped(requests[place], names)
     }
     requests.removeAll { $0.changes.isEmpty }
+    // What is withheld is in the archive already.
+    for version in keptVersions {
+      let places = version.request.changes.indices.filter { !version.withheld.contains($0) }
+      keep(places.map { version.request.changes[$0] }, isArchived: false)
+    }
     requests += kept
+  }
+
+  /// What the server has acknowledged in columns that go, of rows that this device wrote: nobody knows yet whether it still has it.
+  private mutating func rememberDropped(_ names: DeclaredNames) {
+    for table in schema.tables {
+      for column in names.droppedColumns[table.name] ?? [] {
+        for key in bases.sortedKeys(of: table.name) {
+          let name = RowName(table: table.name, key: key)
+          let known = baseChanges.filter { $0.row == name }
+          guard known.contains(where: { $0.isOwn && !$0.isDeleted }), let row = bases[name],
+            let version = known.map(\.version).max()
+          else { continue }
+          let value = table.value(column, of: row)
+          if value.isNull { continue }
+          counter += 1
+          let change = Change(
+            counter: counter, made: version, row: names.row(name), operation: .update,
+            columns: [ChangedColumn(name: column, old: .null, new: value)])
+          let refused = Request.Refused(
+            reason: "lost-on-server", status: nil,
+            message: "The server acknowledged this value and has lost it. The column was dropped from the schema.")
+          droppedValues.append(
+            DroppedValue(
+              entry: Request(stamp: stamp, changes: [change], state: .kept, refusal: refused), version: version))
+        }
+      }
+    }
+  }
+
+  /// What the server keeps beside rows, without what goes; nil: there is nothing left.
+  private func stripped(_ version: KeptVersion, _ names: DeclaredNames) -> KeptVersion? {
+    let left = version.request.changes.map { stripped([$0], names).first }
+    let places = left.indices.filter { left[$0] != nil }
+    if places.isEmpty { return nil }
+    var now = version
+    now.request.changes = places.compactMap { left[$0] }.map(names.renamed)
+    now.versions = places.map { version.versions[$0] }
+    if !version.lost.isEmpty { now.lost = places.map { version.lost[$0] } }
+    now.withheld = Set(places.indices.filter { version.withheld.contains(places[$0]) })
+    return now
   }
 
   /// Without what goes; entries of the archive keep the changes of tables that are gone.
@@ -118,6 +173,8 @@ extension ClientContent {
       guard let gone = names.droppedColumns[change.row.table] else { return change }
       var change = change
       change.columns.removeAll { gone.contains($0.name) }
+      change.acknowledged.removeAll { gone.contains($0.name) }
+      change.offer?.written.removeAll { gone.contains($0) }
       return change.operation == .update && change.columns.isEmpty ? nil : change
     }
   }

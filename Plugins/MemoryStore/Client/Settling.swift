@@ -144,6 +144,7 @@ extension ClientContent {
     func isErased(_ request: Request) -> Bool { request.changes.allSatisfy { rows.contains($0.row) } }
     requests.removeAll { ($0.state == .kept || $0.state == .displaced) && isErased($0) }
     keptVersions.removeAll { isErased($0.request) }
+    droppedValues.removeAll { isErased($0.entry) }
     baseChanges.removeAll { rows.contains($0.row) }
     for (place, recovery) in recoveries.enumerated() {
       for (line, item) in recovery.items.enumerated()

@@ -26,6 +26,9 @@ struct ClientRecovery {
   /// Conflict versions that the server has lost, each as what becomes of it.
   private(set) var lostVersions: [(change: Change, request: RequestID, tag: String?, isOffered: Bool)] = []
 
+  /// Values of columns that are dropped, which the server has lost.
+  var lostDropped: [Request] = []
+
   enum RowFate {
     case same, changed, deleted, left, lost
   }
@@ -64,6 +67,7 @@ struct ClientRecovery {
     _ = content.leaveOut(constraints)
     for id in try content.remake(constraints, afterDownload: true) { requests[id] = (.displaced, "displaced") }
     archiveLost()
+    archiveDroppedValues()
     archiveWithheldVersions()
     try guardAgainstMassDeletion()
     content.remoteID = order.remoteID ?? content.remoteID

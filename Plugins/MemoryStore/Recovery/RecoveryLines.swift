@@ -11,7 +11,7 @@ extension ClientRecovery {
       if version.change.operation == .delete { item.before = [] }
       return item
     }
-    return otherItems + versions
+    return otherItems + lostDropped.map { item($0.changes[0], .lost, nil, "lost-on-server") } + versions
   }
 
   private var otherItems: [RecoveryItem] {
@@ -99,19 +99,29 @@ extension ClientRecovery {
     counts.deletes -= Int64(stayed.count)
     // The server has lost it, and does not get it now.
     let displaced = Int64(offered.count { requests[$0]?.fate == .displaced })
-    counts.lost += Int64(lost.count + lostVersions.count) + displaced
+    counts.lost += Int64(lost.count + lostVersions.count + lostDropped.count) + displaced
     counts.offered = Int64(offered.count + lostVersions.count { $0.isOffered }) - displaced
     counts.givenUp = Int64(givenUp.count)
     counts.unoffered = unoffered
     for version in lostVersions where !version.isOffered {
       counts.unoffered[whyWithheld(version.change.row), default: 0] += 1
     }
+    if !lostDropped.isEmpty { counts.unoffered[.otherColumns, default: 0] += Int64(lostDropped.count) }
     return counts
   }
 
   private func whyWithheld(_ name: RowName) -> Unoffered {
     if before.serverID != order.server { return .otherServer }
     return !isWritable(name) ? .serverMaintained : order.heal == .off ? .off : .tableOff
+  }
+
+  /// What the server had acknowledged in columns that its schema has dropped since, and has lost.
+  mutating func archiveDroppedValues() {
+    guard order.absence == .lost else { return }
+    let shared = before.serverID == order.server ? order.shared ?? 0 : -1
+    lostDropped = before.droppedValues.filter { $0.version > shared }.map(\.entry)
+    content.droppedValues.removeAll { $0.version > shared }
+    for entry in lostDropped { content.keep(entry) }
   }
 
   /// Conflict versions that are lost and withheld are shown in the archive.

@@ -40,6 +40,12 @@ struct DeclaredNames {
     for place in change.columns.indices {
       change.columns[place].name = column(change.columns[place].name, of: change.row.table)
     }
+    for place in change.acknowledged.indices {
+      change.acknowledged[place].name = column(change.acknowledged[place].name, of: change.row.table)
+    }
+    if let written = change.offer?.written {
+      change.offer?.written = written.map { column($0, of: change.row.table) }
+    }
     change.row = row(change.row)
     return change
   }

@@ -23,7 +23,8 @@ struct DroppedColumn {
       for memory in ["salvor_archive", "salvor_kept"] {
         try keepRemembered(memory, captured, slot, retired, &archive)
       }
-      try closeOffers(captured, slot)
+      try rememberAcknowledged(captured, slot, retired, &archive)
+      try closeOffers(captured, slot, retired, &archive)
       try closeSlot(captured, slot)
     }
     var notices: [String] = []
@@ -94,14 +95,16 @@ struct DroppedColumn {
   ) throws {
     let isArchive = memory == "salvor_archive"
     for row in try connection.rows(
-      "SELECT seq, slots, key, before, after, op, first, \(isArchive ? "whole" : "NULL") FROM \(memory) WHERE t = ?1 ORDER BY seq",
+      "SELECT seq, slots, key, before, after, op, first, \(isArchive ? "whole" : "withheld") FROM \(memory) WHERE t = ?1 ORDER BY seq",
       .integer(captured.number))
     {
       var slots = (row[1].string ?? "").split(separator: ",").compactMap { Int($0) }
       var before = try unpayload(row[3])
       var after = try unpayload(row[4])
       if let place = slots.firstIndex(of: slot) {
-        if place < after.count, !after[place].isNull || row[5].string == Operation.update.rawValue {
+        // A version that is withheld is an entry of the archive, too.
+        let isEntryToo = !isArchive && row[7] != .null
+        if place < after.count, !isEntryToo, !after[place].isNull || row[5].string == Operation.update.rawValue {
           let old = place < before.count ? before[place] : .null
           var seen = SlotRow(repeating: .null, count: captured.columns.count)
           seen[slot] = old
@@ -136,8 +139,29 @@ struct DroppedColumn {
     }
   }
 
-  /// What offers say of the columns that requests have written besides.
-  private func closeOffers(_ captured: CapturedTable, _ slot: Int) throws {
+  /// What the server has acknowledged in the column, of rows that this device wrote: nobody knows yet whether the server, which may have been put
+  /// back, still has it. It is remembered as long as the versions of its rows are.
+  private func rememberAcknowledged(
+    _ captured: CapturedTable, _ slot: Int, _ retired: CapturedTable, _ archive: inout SchemaArchive
+  ) throws {
+    let index = try LogIndex(context)
+    let keys = captured.keySlots.map { "v\($0)" }.joined(separator: ", ")
+    for row in try connection.rows(
+      "SELECT max(version), \(keys) FROM salvor_history WHERE t = ?1 GROUP BY \(keys) HAVING max(own AND deleted = 0)",
+      .integer(captured.number))
+    {
+      let key = Array(row[1...])
+      guard let value = try index.timeline(captured, key).base?[slot], !value.isNull else { continue }
+      try context.remember(
+        DroppedValue(seq: archive.next(), table: retired, key: key, slot: slot, value: value),
+        number: row[0].integer ?? 0)
+    }
+  }
+
+  /// What offers say of the columns that requests have written besides. What the server had acknowledged there, and has lost, is in no row.
+  private func closeOffers(
+    _ captured: CapturedTable, _ slot: Int, _ retired: CapturedTable, _ archive: inout SchemaArchive
+  ) throws {
     for row in try connection.rows(
       """
       SELECT seq, written, was FROM salvor_offer o WHERE written IS NOT NULL
@@ -149,12 +173,30 @@ struct DroppedColumn {
       var was = try row[2] == .null ? [] : unpayload(row[2])
       if let place = written.firstIndex(of: slot) {
         written.remove(at: place)
-        if place < was.count { was.remove(at: place) }
+        if place < was.count {
+          let value = was.remove(at: place)
+          if !value.isNull, let key = try key(of: row[0].integer ?? 0, captured) {
+            try archive.keep(
+              step(value, slot, before: nil), retired, key,
+              "The server acknowledged this value and has lost it. \(message)", context, reason: "lost-on-server")
+          }
+        }
       }
       let text = written.map { String($0 > slot ? $0 - 1 : $0) }.joined(separator: ",")
       try connection.run(
         "UPDATE salvor_offer SET written = ?2, was = ?3 WHERE seq = ?1", row[0],
         written.isEmpty ? .null : .text(text), was.isEmpty ? .null : .text(payload(was)))
+    }
+  }
+
+  /// The row of an offer, in the log or in the archive.
+  private func key(of seq: Int64, _ captured: CapturedTable) throws -> Key? {
+    let keys = captured.keySlots.map { "v\($0)" }.joined(separator: ", ")
+    if let key = try connection.rows("SELECT \(keys) FROM salvor_log WHERE seq = ?1", .integer(seq)).first {
+      return key
+    }
+    return try connection.rows("SELECT key FROM salvor_archive WHERE seq = ?1", .integer(seq)).first.map {
+      try unpayload($0[0])
     }
   }
 

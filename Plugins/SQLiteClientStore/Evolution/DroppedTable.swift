@@ -14,6 +14,7 @@ struct DroppedTable {
     let before = archive.count
     let isUnproven = try UnprovenTables(context).changedHere().contains(table.number)
     try keepChanges(of: table, &archive)
+    try keepVersions(of: table, &archive)
     try keepDisplaced(of: table)
     try forget(table.number, keyCount: table.keyCount)
     var notices: [String] = []
@@ -48,6 +49,19 @@ struct DroppedTable {
       try archive.keep(change.step, table, change.key, "The table \(name) was dropped from the schema.", context)
     }
     try context.takeOut(changes.map(\.step.seq))
+  }
+
+  /// What the server keeps beside the table's rows: a server that is put back may have lost it, and has no table for it then. What is withheld is
+  /// in the archive already.
+  private func keepVersions(of table: CapturedTable, _ archive: inout SchemaArchive) throws {
+    try context.eachKeptVersion(where: "t = \(table.number) AND withheld IS NULL") { version in
+      let step = context.step(
+        version.seq, version.operation, version.slots, before: version.before, after: version.after, table)
+      let what = version.review == nil ? "kept this change as a conflict version" : "held this delete for its operator"
+      try archive.keep(
+        step, table, version.key, "The server had \(what), and the table \(name) was dropped from the schema.", context)
+    }
+    try connection.run("DELETE FROM salvor_kept WHERE t = ?1", .integer(table.number))
   }
 
   /// Displaced requests cannot come back.

@@ -17,8 +17,15 @@ struct SchemaArchive {
     self.counter = counter
   }
 
+  /// The next counter, for what is no entry.
+  mutating func next() -> Int64 {
+    counter += 1
+    return counter
+  }
+
   mutating func keep(
-    _ step: RowTimeline.Step, _ table: CapturedTable, _ key: Key, _ message: String, _ context: StoreContext
+    _ step: RowTimeline.Step, _ table: CapturedTable, _ key: Key, _ message: String, _ context: StoreContext,
+    reason: String = Self.reason
   ) throws {
     counter += 1
     count += 1
@@ -27,7 +34,7 @@ struct SchemaArchive {
     entry.isJoined = false
     try context.archive(
       entry, of: RequestRange(first: counter, last: counter), table, key,
-      kept: (Self.reason, message))
+      kept: (reason, message))
   }
 }
 

@@ -130,7 +130,7 @@ extension StoreContext {
   }
 
   /// By number.
-  private func retiredTables() throws -> [Int64: CapturedTable] {
+  func retiredTables() throws -> [Int64: CapturedTable] {
     var tables: [Int64: CapturedTable] = [:]
     for row in try connection.rows("SELECT id, name, keys FROM salvor_retired_table") {
       guard let number = row[0].integer, let name = row[1].string, let keys = row[2].integer else { continue }

@@ -53,6 +53,7 @@ struct RecoveryRun {
   ) throws -> RecoveryReport {
     try takeIdentity()
     merge.add(try RecoveredRequests(context, record, merge, index).run())
+    merge.add(try merge.offers.recordDroppedValues(record))
     merge.add(try merge.offers.recordVersions(record))
     try record.aside(after: aside)
     let report = RecoveryReport(

@@ -51,10 +51,15 @@ struct Erasing {
     let alone = { (name: String) in
       "t = ?1 AND key = ?2 AND NOT EXISTS (SELECT 1 FROM \(name) o WHERE o.first = \(name).first AND NOT (o.t = ?1 AND o.key = ?2))"
     }
-    for archived in try context.archived(where: alone("salvor_archive"), isRow) {
-      try context.deleteArchived(archived.range)
+    // What the row had in columns that are dropped is of another number.
+    let retired = try connection.rows(
+      "SELECT id FROM salvor_retired_table WHERE name = ?1 COLLATE NOCASE", .text(table.name))
+    for isRow in [isRow] + retired.map({ [$0[0], key] }) {
+      for archived in try context.archived(where: alone("salvor_archive"), isRow) {
+        try context.deleteArchived(archived.range)
+      }
+      try connection.run("DELETE FROM salvor_kept WHERE \(alone("salvor_kept"))", isRow)
     }
-    try connection.run("DELETE FROM salvor_kept WHERE \(alone("salvor_kept"))", isRow)
     let slots = table.keySlots.map { "v\($0) IS ?\($0 + 2)" }.joined(separator: " AND ")
     try connection.run("DELETE FROM salvor_history WHERE t = ?1 AND \(slots)", [.integer(ref.table)] + ref.key)
   }

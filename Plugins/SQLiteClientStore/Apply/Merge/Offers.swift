@@ -27,6 +27,7 @@ final class Offers {
     self.order = order
     self.versions = versions
     let connection = context.connection
+    lastBefore = try connection.lastCounter()
     isSameServer = try connection.text(.server) == order.server.text
     mayBeOffered = isSameServer && order.takesOffers
     isOn = order.heal != .off && mayBeOffered
@@ -127,7 +128,8 @@ final class Offers {
   private func giveUpVersions() throws {
     hasNotedVersions = true
     try context.connection.run(
-      "UPDATE salvor_kept SET withheld = ?1, held = NULL WHERE withheld IS NULL", .integer(context.clock.now()))
+      "UPDATE salvor_kept SET withheld = ?1, held = NULL WHERE withheld IS NULL AND t IN (SELECT id FROM salvor_table)",
+      .integer(context.clock.now()))
   }
 
   private func whyWithheld(_ version: LostKeptVersion) -> Unoffered {
@@ -169,6 +171,27 @@ final class Offers {
       ], at: context.clock.now())
     return counts
   }
+
+  /// What the server had acknowledged in columns that its schema has dropped since is in the archive.
+  func recordDroppedValues(_ record: RecoveryRecord) throws -> RecoveryCounts {
+    var counts = RecoveryCounts()
+    guard order.absence == .lost else { return counts }
+    let values = try context.takeDroppedValues(after: isSameServer ? order.shared ?? 0 : -1, upTo: lastBefore)
+    guard !values.isEmpty else { return counts }
+    for value in values { try record.dropped(value, context.archive(lost: value)) }
+    counts.lost = Int64(values.count)
+    counts.unoffered[.otherColumns] = Int64(values.count)
+    let what = values.count == 1 ? "1 value" : "\(values.count) values"
+    try context.connection.note(
+      [
+        "The server has lost \(what) of columns that its schema has dropped: salvor errors shows them (lost-on-server)."
+      ],
+      at: context.clock.now())
+    return counts
+  }
+
+  /// The last counter before this recovery.
+  private let lastBefore: Int64
 
   /// So many lost incarnations are remembered, the newest ones.
   static let incarnationsMax: Int64 = 1000

@@ -71,6 +71,16 @@ final class RecoveryRecord {
     try add(.version, item)
   }
 
+  /// A value that the server had acknowledged in a column that is dropped.
+  func dropped(_ value: DroppedValue, _ step: RowTimeline.Step) throws {
+    let (_, after) = step.named(value.table)
+    try add(
+      .version,
+      RecoveryItem(
+        fate: .lost, request: nil, table: value.table.name, key: value.key, operation: .update, before: [],
+        after: after, reason: "lost-on-server"))
+  }
+
   func row(
     _ fate: RecoveryItem.Fate, _ table: CapturedTable, _ key: Key, _ step: RowTimeline.Step, reason: String
   ) throws {
