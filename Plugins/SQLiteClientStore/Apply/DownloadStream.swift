@@ -452,7 +452,9 @@ final class DownloadStream {
     }
     if rows.isPostponed(target.table, key) { try rows.postpone(target.table, key, nil) }
     try target.delete.bind(key)
-    try target.delete.write(on: context.connection)
+    if let words = try target.delete.writeDelete(on: context.connection) {
+      rows.forced[RowRef(table: target.table.number, key: key)] = words
+    }
     guard context.connection.changes > 0 else { return false }
     try touched.removed(target.table, key)
     return true

@@ -21,5 +21,19 @@ extension SQLiteStatement {
     try connection.withTriggers(false) { try run() }
   }
 
+  /// Runs a DELETE of one row. A trigger of the application's has no say in what the server has deleted: where one refuses it, the row goes
+  /// without triggers. Answers with SQLite's words then.
+  func writeDelete(on connection: SQLiteConnection) throws -> String? {
+    do {
+      try write(on: connection)
+      return nil
+    } catch let error as SalvorError
+      where error.isConstraintViolation && connection.triggersEnabled && connection.isInTransaction
+    {
+      try connection.withTriggers(false) { try run() }
+      return error.sqliteDetail
+    }
+  }
+
   private func asSalvor(_ error: any Error) -> String { (error as? SalvorError)?.sqliteDetail ?? "\(error)" }
 }

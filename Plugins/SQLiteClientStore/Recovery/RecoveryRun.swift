@@ -38,7 +38,7 @@ struct RecoveryRun {
     let apply = try DownloadApply(context, full: full, ends: fed, recovery: merge)
     try apply.readStaged()
     let settlement = try context.settle(try apply.end(Set(order.groups.map(\.name))))
-    let notices = try settlement.leftOut.notices + LargeBlobs(context: context).takeNotices()
+    let notices = try settlement.notices + LargeBlobs(context: context).takeNotices()
     try connection.note(notices, at: context.clock.now())
     try merge.finish(apply.stream, apply.rows)
     try apply.rows.touched.clear()

@@ -89,6 +89,8 @@ struct Settlement {
   var upload = SettleReport()
   /// Rows of the server's without the rows that they reference.
   var leftOut: [LeftOutRow] = []
+  var forced: [ForcedDelete] = []
+  var notices: [String] { leftOut.notices + ForcedDelete.notices(of: forced) }
   /// A row came that one which was left out before may reference.
   var isToCompare = false
   /// What requests were joined into, by their old IDs; nil: there was nothing left to send.

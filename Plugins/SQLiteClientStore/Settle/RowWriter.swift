@@ -28,6 +28,8 @@ final class RowWriter {
   private let insertAt: SQLiteStatement?
   /// The highest rowid that a removed row will take again: SQLite would give it to the next new row.
   private var reserved: Int64 = 0
+  /// Rows that a trigger would not let go, and that went all the same: SQLite's words.
+  private(set) var forced: [Key: String] = [:]
   /// SQLite's words for why a row was not written last.
   private(set) var refusal = ""
   private let update: SQLiteStatement?
@@ -192,7 +194,7 @@ final class RowWriter {
       remains.reset()
     }
     try delete.bind(key)
-    try delete.write(on: connection)
+    if let words = try delete.writeDelete(on: connection) { forced[key] = words }
     return kept
   }
 }

@@ -65,6 +65,7 @@ final class Settling {
   /// Before it is forgotten which rows came.
   private func noteLeftOut(_ rows: WorkingRows) throws {
     report.leftOut = rows.leftOut
+    report.forced = try rows.forcedDeletes()
     let tables = rows.leftOut.compactMap { row in
       context.catalog.table(row.row.table).map { (number: $0.number, cause: row.cause) }
     }
@@ -79,7 +80,7 @@ final class Settling {
     let incomplete = IncompleteTables(context)
     try incomplete.note(refusing: refusing)
     // Who reads a download's report is told there.
-    if case .none = move.bases { try connection.note(rows.leftOut.notices, at: context.clock.now()) }
+    if case .none = move.bases { try connection.note(report.notices, at: context.clock.now()) }
     let comes = try incomplete.note(left: lacking) { table in
       let written = rows.touched.writtenRows(table)
       return try connection.integer("SELECT 1 FROM \(written.from) WHERE \(written.condition) LIMIT 1") != nil

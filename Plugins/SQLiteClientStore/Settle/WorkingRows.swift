@@ -35,6 +35,8 @@ final class WorkingRows {
   /// Rows of the server's that are not shown, because those that they reference did not come.
   var leftOut: [LeftOutRow] = []
   private var writers: [Int64: RowWriter] = [:]
+  /// Rows that a trigger of the application's would not let go, and that went without triggers: SQLite's words.
+  var forced: [RowRef: String] = [:]
   /// Rows of the server's that their tables refused last, and no request is to blame.
   var unwritable: [(ref: RowRef, cause: LeftOutRow.Cause)] = []
   /// By table: `StoreContext.unknownSlots`, which nothing changes while rows are in work.
@@ -401,6 +403,22 @@ final class WorkingRows {
     }
     rows[ref] = work
     return outcome == .written ? nil : (outcome, writer.refusal)
+  }
+
+  /// Rows of the server's that are not there any more although a trigger of the application's refused it.
+  func forcedDeletes() throws -> [ForcedDelete] {
+    var words = forced
+    for (number, writer) in writers {
+      for (key, refusal) in writer.forced { words[RowRef(table: number, key: key)] = refusal }
+    }
+    return try words.compactMap { ref, words in
+      guard let table = context.catalog.table(number: ref.table), try context.currentRow(table, ref.key) == nil else {
+        return nil
+      }
+      return ForcedDelete(
+        row: RowPlace(table: table.name, key: ref.key), words: words,
+        triggers: context.triggersThatFire(on: table.name))
+    }
   }
 
   /// What the tables show of the rows in work, whatever a trigger did to them meanwhile.

@@ -299,7 +299,7 @@ public actor SQLiteClientStore: ClientStore {
       let returning = !displacedBefore.isEmpty
       move.holding = returning ? .none : .choose
       let settlement = try context.settle(move)
-      notices += settlement.leftOut.notices
+      notices += settlement.notices
       joined = Set(settlement.joined.keys.map(\.counter))
       if returning {
         // What an edit of its row has brought back goes with that edit.
