@@ -176,29 +176,4 @@ struct HealingVersionTests {
     for device in [a, b] { #expect(try device.rows("note") == [["n1", "anna", "of a, later"]]) }
     #expect(try fleet.serverConnection().rows("SELECT id, owner, x FROM note") == [["n1", "anna", "of a, later"]])
   }
-
-  @Test("a lost row of which a change is refused comes back as it was acknowledged, and the change is in the archive")
-  func refusedChangeOfALostRow() async throws {
-    let fleet = try Fleet()
-    try await fleet.start()
-    let (a, b) = (try fleet.device("a"), try fleet.device("b"))
-    try fleet.serverConnection().execute(
-      """
-      CREATE TRIGGER names BEFORE INSERT ON site WHEN NEW.name = 'wrong' BEGIN SELECT RAISE(ABORT, 'no such name'); END;
-      CREATE TRIGGER renames BEFORE UPDATE ON site WHEN NEW.name = 'wrong' BEGIN SELECT RAISE(ABORT, 'no such name'); END;
-      """)
-    try await synchronize([a, b])
-    try await fleet.backup("dawn")
-    try await a.write("INSERT INTO site (id, name, city) VALUES ('s9', 'Nine', 'Ottawa')")
-    try await synchronize([a, b])
-    try await a.write("UPDATE site SET name = 'wrong' WHERE id = 's9'")
-    try await fleet.restore("dawn")
-    #expect(try await a.sync().refused == 1)
-    try await synchronize([a, b], times: 2)
-    #expect(try fleet.serverRows("site").map { Array($0[..<3]) } == [["s9", "Nine", "Ottawa"]])
-    try fleet.expectEqual(["site"], [a, b])
-    let archive = try a.connection().rows("SELECT state, operation, after FROM salvor_error_archive")
-    #expect(archive.count == 1 && archive[0][0] == "kept" && archive[0][1] == "update")
-    #expect(archive.first?[2].string?.contains("wrong") == true)
-  }
 }

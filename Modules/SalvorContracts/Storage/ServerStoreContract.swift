@@ -257,6 +257,22 @@ public enum ServerStoreContract {
       try copy.expectNothingFed()
     },
     on(
+      ContractSchemas.notes(conflicts: ContractPolicies.keepVersions),
+      "what was sent under a deleted remote ID is no own change of the copy that has the ID next", rule: "semantics 5, 7"
+    ) {
+      bench in
+      var device = try await bench.device()
+      try expectAccepted(try await device.upload(.insert("note", ["id": "n1", "title": "a", "body": .null])), 1)
+      try await device.download()
+      var copy = device
+      try expectAccepted(try await device.upload(.update("note", ["n1"], [("title", "a", "b")])), 1)
+      _ = try await bench.store.deleteRemote(device.remote, block: false)
+      try await bench.store.register(device.remote, principal: "anna")
+      let results = try await copy.upload(.update("note", ["n1"], [("title", "a", "c")]))
+      try expectEqual(results.conflicts, 1, "conflicts")
+      try await bench.expectRows("note", [["n1", "b", .null]])
+    },
+    on(
       ContractSchemas.notes(), "a blocked remote is known as blocked; an unknown one cannot be deleted",
       rule: "semantics 5"
     ) {

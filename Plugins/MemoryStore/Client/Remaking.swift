@@ -69,7 +69,7 @@ extension ClientContent {
       for set in [circle, together] {
         var attempt = self
         let indices = set.sorted().map { standing[$0] }
-        if indices.contains(where: { requests[$0].isOvertaken || goesByOffer($0) || isBehindSent($0) }) { continue }
+        if indices.contains(where: { requests[$0].isOvertaken || isBehindOffer($0) || isBehindSent($0) }) { continue }
         for index in indices { attempt.requests[index].state = requests[index].stateBefore ?? .queued }
         if attempt.youngestInTheWay(attempt.problems(constraints, basesMayBreak)) == nil { return indices }
       }
@@ -89,12 +89,19 @@ extension ClientContent {
     }
   }
 
-  /// An offered delete comes before every request by effect: a row of the displaced request is to go.
-  private func goesByOffer(_ index: Int) -> Bool {
-    requests.contains { offer in
-      offer.isPlainOffer && offer.state != .displaced && offer.state != .kept
-        && offer.firstCounter > requests[index].firstCounter
-        && offer.changes.contains { $0.operation == .delete && requests[index].rows.contains($0.row) }
+  /// What is offered of a row comes before every request by effect: the older change stands upon it, when it is settled. So it is with a row
+  /// that is made again.
+  private func isBehindOffer(_ index: Int) -> Bool {
+    let later = requests.filter {
+      $0.state != .displaced && $0.state != .kept && $0.firstCounter > requests[index].firstCounter
+    }
+    return requests[index].changes.contains { change in
+      later.contains { other in
+        other.changes.contains { step in
+          step.row == change.row && step.meets(change)
+            && (other.isPlainOffer || (step.operation == .insert && change.operation != .insert))
+        }
+      }
     }
   }
 

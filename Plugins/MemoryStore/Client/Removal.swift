@@ -13,7 +13,7 @@ extension ClientContent {
     var causes = try asked(removal, listing)
     try refuseUnderWay(causes.keys)
     let held = requests.filter { causes[$0.id] != nil && $0.isHeldByServer }.map(\.id)
-    requests.removeAll { causes[$0.id] != nil }
+    takeOut(Set(causes.keys))
     if case .archive = removal {
       let archived = before.requests.map(\.id).filter { causes[$0] != nil }
       while let fallen = try fallen(constraints) {
@@ -22,7 +22,7 @@ extension ClientContent {
           causes[id] = .cannotStand(without: need)
         }
         try refuseUnderWay(fallen)
-        requests.removeAll { fallen.contains($0.id) }
+        takeOut(Set(fallen))
       }
     }
     var report = RemovalReport()

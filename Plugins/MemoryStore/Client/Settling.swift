@@ -45,7 +45,7 @@ extension ClientContent {
     upload = nil
     var report = SettleReport()
     var erased: Set<RowName> = []
-    var hasGivenBack = false
+    var refused: [RequestID] = []
     let again = Set(keptVersions.lazy.filter(\.goesAgain).map(\.request.id))
     report.refused += settleVersions(results, again)
     for sent in outgoing where !again.contains(sent.id) {
@@ -90,10 +90,6 @@ extension ClientContent {
         }
         report.refused += 1
         guard let place else { continue }
-        if giveBack(place, refusal) {
-          hasGivenBack = true
-          continue
-        }
         let state: RequestState = refusal.reason == .blocked ? .blocked : .refused
         if requests[place].state == .displaced {
           requests[place].stateBefore = state
@@ -105,6 +101,7 @@ extension ClientContent {
           blockedBy: refusal.blockedBy)
         // A blocked one was not tried.
         if state == .refused {
+          refused.append(sent.id)
           requests[place].attempts += attempts
           requests[place].lastAttempt = now
         }
@@ -132,6 +129,8 @@ extension ClientContent {
     if !erased.isEmpty { erase(erased) }
     if let commit = results.commit, !commits.contains(commit) { commits.insert(commit, at: 0) }
     outgoing = []
+    var hasGivenBack = false
+    for id in refused where giveBack(id) { hasGivenBack = true }
     report.waiting = waitingCount
     report.asksAgain = hasGivenBack || keptVersions.contains { $0.wait == .isAsked }
     return report
@@ -196,39 +195,6 @@ extension ClientContent {
       else { continue }
       keptVersions[first].wait = .isAsked
     }
-    return true
-  }
-
-  /// What was changed in a row that the server has lost is refused: the change goes to the archive, and the row is offered as it was
-  /// acknowledged. False: the request is no such one, or others stand upon it.
-  private mutating func giveBack(_ place: Int, _ refusal: Refusal) -> Bool {
-    let request = requests[place]
-    guard refusal.reason != .blocked, request.state != .displaced, request.changes.count == 1,
-      case let made = request.changes[0], made.operation == .insert, let offer = made.offer, !made.acknowledged.isEmpty,
-      !outstanding.contains(where: { $0.id != request.id && $0.rows.contains(made.row) })
-    else { return false }
-    var change = made
-    (change.operation, change.offer, change.acknowledged) = (.update, nil, [])
-    change.columns = made.acknowledged.compactMap { was in
-      made.column(was.name).map { ChangedColumn(name: was.name, old: was.value, new: $0.new) }
-    }
-    var entry = Request(stamp: request.stamp, changes: [change])
-    entry.tag = request.tag
-    entry.state = .kept
-    entry.refusal = Request.Refused(
-      reason: refusal.reason.rawValue, status: nil, message: refusal.message, blockedBy: nil)
-    requests.remove(at: place)
-    keep(entry)
-    counter += 1
-    change = made
-    (change.counter, change.offer, change.acknowledged) = (counter, Offer(offer.version), [])
-    change.made = schema.table(made.row.table).flatMap { groups[$0.group]?.cursor?.number } ?? 0
-    for was in made.acknowledged {
-      if let column = change.columns.firstIndex(where: { $0.name == was.name }) {
-        change.columns[column].new = was.value
-      }
-    }
-    requests.append(Request(stamp: stamp, changes: [change]))
     return true
   }
 

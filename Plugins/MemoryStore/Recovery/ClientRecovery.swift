@@ -19,6 +19,8 @@ struct ClientRecovery {
   var mass: Set<String> = []
   /// Why rows in the archive are not offered.
   private(set) var unoffered: [Unoffered: Int64] = [:]
+  /// Requests that depend on one in error that went to the archive.
+  var setAside: [RequestID] = []
   /// Requests with an offer.
   var offered: Set<RequestID> = []
   /// Rows of which a newer version is offered in the place of one that waited: this device wrote them by lost commits.
@@ -66,6 +68,9 @@ struct ClientRecovery {
     _ = content.lookAgain(arrivals)
     _ = content.leaveOut(constraints)
     for id in try content.remake(constraints, afterDownload: true) { requests[id] = (.displaced, "displaced") }
+    for request in content.requests where request.state == .displaced && setAside.contains(request.id) {
+      requests[request.id] = (.displaced, "displaced")
+    }
     archiveLost()
     archiveDroppedValues()
     archiveWithheldVersions()

@@ -13,6 +13,7 @@ extension ClientRecovery {
   /// They stay where they can. Rules 1, 3 and 4 are what base ⊕ requests does anyway: a row made here, a delete, and a
   /// field changed here stand over whatever the base is.
   mutating func mergeRequests() {
+    keepFailed()
     // A lost row that a request updates is made again by it: it counts as there until it is known which requests stay.
     var standing = content.bases
     for name in lostRows where isRemade(name) { standing[name] = before.bases[name] }
@@ -26,6 +27,22 @@ extension ClientRecovery {
       if outstanding.contains(where: { content.requests[$0].rows.contains(name) }) { lost[name] = nil }
     }
     remakeLostParents()
+  }
+
+  /// A request in error is not sent by itself, and a lost row that it changes would not come back either. It goes to the archive with its reason;
+  /// so the row is offered as it was acknowledged (decision 223).
+  private mutating func keepFailed() {
+    var tables = content.bases
+    for name in Set(outstanding.flatMap { content.requests[$0].rows }) { tables[name] = before.bases[name] }
+    for name in lostRows where fates[name] == .lost && isWritable(name) {
+      while let index = outstanding.first(where: {
+        content.requests[$0].isInError && content.requests[$0].rows.contains(name)
+      }) {
+        let id = content.requests[index].id
+        requests[id] = (.discarded, content.requests[index].refusal?.reason)
+        setAside += content.keepAsItIs(id, on: tables)
+      }
+    }
   }
 
   private func isRemade(_ name: RowName) -> Bool {
@@ -85,28 +102,12 @@ extension ClientRecovery {
       case .update where endsWithDelete(name): lost[name] = nil
       case .update:
         lost[name] = nil
-        var made = insert(change.applied(to: base, of: table) ?? base, table, change)
-        if let version = lostVersion(of: name) {
-          // What was offered before stays of the version that it was of: the row beneath it came since, with another copy.
-          if made.offer == nil {
-            made.offer = Offer(version, written: change.columns.map(\.name))
-            made.acknowledged = change.columns.map { NamedValue($0.name, table.value($0.name, of: base)) }
-          }
-          offered.insert(content.requests[index].id)
-        }
-        content.requests[index].changes[place] = made
+        let version = lostVersion(of: name)
+        content.makeAgain(index, place, on: base, in: table, version)
+        if version != nil { offered.insert(content.requests[index].id) }
         requests[content.requests[index].id] = (.remade, nil)
       }
     }
-  }
-
-  private func insert(_ row: Row, _ table: Table, _ change: Change) -> Change {
-    var change = change
-    change.operation = .insert
-    change.columns = table.travelling.map {
-      ChangedColumn(name: $0.name, old: .null, new: table.value($0.name, of: row))
-    }
-    return change
   }
 
   /// What the server lost stays, by requests that offer it again, as if they came before those that wait: what these change
@@ -152,7 +153,7 @@ extension ClientRecovery {
   /// What a failed request of the row wrote is not offered, and that request is not sent: what was lost of these columns is in
   /// the archive.
   private func unoffered(of name: RowName) -> Change? {
-    let failed = outstanding.filter { content.requests[$0].state == .refused || content.requests[$0].state == .blocked }
+    let failed = outstanding.filter { content.requests[$0].isInError }
       .flatMap { content.requests[$0].changes }.filter { $0.row == name }
     guard !failed.isEmpty, var change = lost[name], change.operation == .update else { return nil }
     change.columns.removeAll { column in !failed.contains { $0.column(column.name) != nil } }

@@ -118,6 +118,7 @@ struct Request: Sendable, Hashable {
   var lastCounter: Int64 { changes[changes.count - 1].counter }
   var id: RequestID { RequestID(stamp: stamp, counter: firstCounter) }
   var rows: Set<RowName> { Set(changes.map(\.row)) }
+  var isInError: Bool { state == .refused || state == .blocked }
   /// It waits at the server.
   var isHeldByServer: Bool { isWaiting && state != .displaced && state != .kept }
   /// It is nothing but an offer: nobody wrote it here since.

@@ -185,14 +185,21 @@ struct ServerState: Sendable {
     commits.indices.contains(Int(number)) ? commits[Int(number)].tables : nil
   }
 
+  /// What was sent under the ID until it was deleted may be another copy's.
+  private func isOwn(_ commit: CommitRecord, of remote: RemoteID) -> Bool {
+    commit.remote == remote && commit.commit.number > remotes[remote]?.ownAfter ?? 0
+  }
+
   /// The newest commit by anyone but `remote` that changed a row, since `remote` itself last made the row, or that tells
   /// `remote` that it holds something else; 0 where there is none.
   func newestForeignCommit(of row: RowName, besides remote: RemoteID) -> Int64 {
     for index in commits.indices.reversed() where commits[index].changed.contains(row) {
       // What another holds instead of the row makes it no newer.
       if let other = commits[index].touchedFor, other != remote { continue }
-      if commits[index].remote != remote, commits[index].isOffered(row, by: remote) { continue }
-      if commits[index].remote != remote { return commits[index].commit.number }
+      if !isOwn(commits[index], of: remote) {
+        if commits[index].isOffered(row, by: remote) { continue }
+        return commits[index].commit.number
+      }
       if index > 0, let before = commits[index - 1].tables, before[row] == nil { return 0 }
     }
     return 0
@@ -203,8 +210,9 @@ struct ServerState: Sendable {
   func newestForeignWrite(of row: RowName, besides remote: RemoteID, after made: Int64) -> CommitRecord? {
     for index in commits.indices.reversed() where commits[index].changed.contains(row) {
       guard commits[index].commit.number > made, index > 0, let before = commits[index - 1].tables else { return nil }
-      if commits[index].remote != remote, commits[index].isOffered(row, by: remote) { continue }
-      if commits[index].remote == remote {
+      let isOwn = isOwn(commits[index], of: remote)
+      if !isOwn, commits[index].isOffered(row, by: remote) { continue }
+      if isOwn {
         if before[row] == nil { return nil }
       } else if commits[index].touchedFor == nil {
         return commits[index]

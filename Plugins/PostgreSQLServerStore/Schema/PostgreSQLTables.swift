@@ -167,7 +167,10 @@
       return add("salvor_inbox", "v", logWidth) + add("salvor_change", "v", logWidth)
         + add("salvor_gone", "v", keyWidth) + add("salvor_proof", "v", keyWidth)
         + add("salvor_gone", "d", scopeWidth) + add("salvor_came", "d", scopeWidth)
-        + ["ALTER TABLE salvor_lost_timeline ADD COLUMN IF NOT EXISTS apart bigint"]
+        + [
+          "ALTER TABLE salvor_lost_timeline ADD COLUMN IF NOT EXISTS apart bigint",
+          "ALTER TABLE salvor_restore ADD COLUMN IF NOT EXISTS seq bigint",
+        ]
         + keyIndexes.sorted { $0.key < $1.key }.map { "CREATE INDEX IF NOT EXISTS \($0) ON \($1) (t, v0)" }
     }
 

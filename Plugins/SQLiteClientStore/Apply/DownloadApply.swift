@@ -118,7 +118,7 @@ final class DownloadApply: NewBases {
     if let recovery {
       try recovery.takeBases(stream, rows)
     } else {
-      rows.announce(stream.bases.lazy.map { ($0, $1.row) })
+      try rows.announce(stream.bases.lazy.map { ($0, $1.row) })
       for (ref, base) in stream.bases { try rows.setBase(base.table, ref.key, base.row) }
     }
     for (ref, base) in stream.bases where base.table.deletedFlag != nil {

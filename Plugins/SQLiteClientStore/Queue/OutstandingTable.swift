@@ -243,6 +243,14 @@ extension StoreContext {
     }
   }
 
+  /// The displaced request stays in the archive until somebody wants it, with the reason that it has.
+  func keepAsItIs(_ range: RequestRange) throws {
+    try change(range) { row in
+      (row.state, row.stateBefore, row.at) = (.kept, nil, clock.now())
+      row.isOvertaken = false
+    }
+  }
+
   /// No displaced request returns by itself any more. One that was in error keeps its message.
   func keepDisplaced(_ reason: String, _ message: String) throws {
     try connection.run(

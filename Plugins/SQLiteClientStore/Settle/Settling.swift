@@ -111,7 +111,7 @@ final class Settling {
     case .takenBack: try context.takeBackUpload()
     }
     for range in move.removedArchived { try context.deleteArchived(range) }
-    if !move.removed.isEmpty { try rows().remove(move.removed) }
+    if !move.removed.isEmpty { try GivingBack(context, rows()).remove(move.removed) }
     if let discarded = move.discarded { try rows().discardAll(discarded.reason, discarded.message) }
     switch move.bases {
     case .none: break

@@ -113,6 +113,12 @@ extension WorkingRows {
     return leaving
   }
 
+  /// The same of a request in error that somebody has to bring back. What depends on it returns where it can stand without.
+  func displaceForGood(_ counter: Int64) throws {
+    try displace(counter, .blocked)
+    try context.keepAsItIs(context.range(of: counter))
+  }
+
   /// Takes requests out of the rows and the log for good.
   ///
   /// - Parameter leaving: in order.
@@ -237,7 +243,7 @@ extension WorkingRows {
   /// - Parameter requests: in order.
   private func returns(_ requests: [RequestRange]) throws -> Bool {
     let changes = try requests.map { try context.archived(where: "first = ?1", [.integer($0.first)]) }
-    for change in changes.joined() where try goesByOffer(change) || isBehindSent(change) { return false }
+    for change in changes.joined() where try isBehindOffer(change) || isBehindSent(change) { return false }
     var before: [RowRef: Work] = [:]
     for change in changes.joined() {
       let ref = RowRef(table: change.table.number, key: change.key)
@@ -270,10 +276,13 @@ extension WorkingRows {
     return true
   }
 
-  /// An offered delete comes before every request by effect: the row that the change would come back to is to go.
-  private func goesByOffer(_ change: StoreContext.ArchivedChange) throws -> Bool {
+  /// What is offered of the row comes before every request by effect: the older change stands upon it, when it is settled. So it is with a row
+  /// that is made again.
+  private func isBehindOffer(_ change: StoreContext.ArchivedChange) throws -> Bool {
     try load(change.table, change.key).timeline.steps.contains { step in
-      try step.change == .delete && step.seq > change.step.seq && context.isPlainOffer(step.seq)
+      guard step.seq > change.step.seq, step.change.meets(change.step.change) else { return false }
+      if step.change.operation == .insert, change.step.change.operation != .insert { return true }
+      return try context.isPlainOffer(step.seq)
     }
   }
 

@@ -25,7 +25,7 @@ struct UploadAcceptance {
     var report = SettleReport()
     var erased: [RequestRange] = []
     var neverLost: [RequestRange] = []
-    var givenBack: [(range: RequestRange, refusal: Refusal)] = []
+    var givenBack: [RequestRange] = []
     for refusal in outcome.results.refused where refusal.counter <= last {
       let range = try context.range(of: refusal.counter)
       let isErased = try refusal.reason == .purged && Erasing(context).erases(range)
@@ -38,7 +38,7 @@ struct UploadAcceptance {
         neverLost.append(range)
       } else {
         report.refused += 1
-        if refusal.reason != .blocked, try context.wasAcknowledged(range) { givenBack.append((range, refusal)) }
+        if refusal.reason != .blocked { givenBack.append(range) }
       }
     }
     // While later changes of their rows, accepted ones too, are still in the log.
@@ -86,8 +86,8 @@ struct UploadAcceptance {
       try rows().remove(neverLost)
     }
     var hasGivenBack = false
-    for given in givenBack {
-      if try GivingBack(context, rows()).run(given.range, given.refusal) { hasGivenBack = true }
+    for range in try givenBack.filter(context.makesLostRowAgain) {
+      if try GivingBack(context, rows()).run(range) { hasGivenBack = true }
     }
     try letDeletesGo(waiting, rows)
     try context.forgetLeftOut()

@@ -152,8 +152,11 @@ final class WorkingRows {
 
   /// Bases that are going to be set, one by one: requests that leave meanwhile take along what depends on them over all of
   /// these.
-  func announce(_ bases: some Sequence<(RowRef, SlotRow?)>) {
-    for (ref, base) in bases { newBases[ref] = .some(base) }
+  func announce(_ bases: some Sequence<(RowRef, SlotRow?)>) throws {
+    for (ref, base) in bases {
+      newBases[ref] = .some(base)
+      try dependence?.rowChanged(ref)
+    }
   }
 
   /// The row's base is now `base`, with its requests upon it.
@@ -176,7 +179,7 @@ final class WorkingRows {
     work.timeline.steps.removeAll { isAccepted($0.seq) }
     let ref = RowRef(table: table.number, key: key)
     try put(work, ref)
-    announce([(ref, base.current)])
+    try announce([(ref, base.current)])
     return base.current
   }
 

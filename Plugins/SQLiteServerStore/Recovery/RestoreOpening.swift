@@ -19,7 +19,7 @@ struct RestoreOpening {
     let last = try incarnation(of: there, in: before)
     try connection.transaction(.immediate) {
       try connection.execute(RestoreBook.tables + HealBook.tables)
-      try ServerDDL.addApart(connection)
+      try ServerDDL.addRestoreColumns(connection)
       try takeOrder(of: before, now)
       try takeRestores(of: before)
       try takePace(of: before)
@@ -55,6 +55,7 @@ struct RestoreOpening {
     guard let incarnation = try incarnation(of: head, in: connection) else { return }
     try connection.transaction(.immediate) {
       try connection.execute(RestoreBook.tables + HealBook.tables)
+      try ServerDDL.addRestoreColumns(connection)
       _ = try RestoreBook(connection: connection).open(head, incarnation, last: head.number, .remembered, now: now)
     }
   }

@@ -123,7 +123,7 @@ enum ServerDDL {
     if let shape = try connection.tableShape("salvor_conflict"), shape.column("offer") == nil {
       try connection.execute("ALTER TABLE salvor_conflict ADD COLUMN offer TEXT")
     }
-    try addApart(connection)
+    try addRestoreColumns(connection)
     if let shape = try connection.tableShape("salvor_change"), shape.column("m") == nil {
       // Which columns the entries so far changed is not known: as many as there are.
       try connection.execute(
@@ -144,10 +144,13 @@ enum ServerDDL {
       """)
   }
 
-  /// In databases of earlier releases nothing says of which histories lost incarnations are.
-  static func addApart(_ connection: SQLiteConnection) throws {
+  /// What restores write, and databases of earlier releases do not have: of which histories lost incarnations are, and what a copy held.
+  static func addRestoreColumns(_ connection: SQLiteConnection) throws {
     if let shape = try connection.tableShape("salvor_lost_timeline"), shape.column("apart") == nil {
       try connection.execute("ALTER TABLE salvor_lost_timeline ADD COLUMN apart INTEGER")
+    }
+    if let shape = try connection.tableShape("salvor_restore"), shape.column("seq") == nil {
+      try connection.execute("ALTER TABLE salvor_restore ADD COLUMN seq INTEGER")
     }
   }
 

@@ -306,12 +306,13 @@ package final class HealBook {
     return isWritten ? .conflict : isNewer ? .superseded : isUnranked ? .conflict : .applied
   }
 
-  /// The last entry of the commit.
+  /// The last entry of the commit, or of the copy that a restore put back to it.
   private func sequence(of number: Int64) throws -> Int64 {
     if let known = sequences[number] { return known }
-    let found =
-      try connection.integer(
-        "SELECT last_seq FROM salvor_commit WHERE number <= ?1 ORDER BY number DESC LIMIT 1", .integer(number)) ?? 0
+    let commit = try connection.integer(
+      "SELECT last_seq FROM salvor_commit WHERE number <= ?1 ORDER BY number DESC LIMIT 1", .integer(number))
+    let copy = try connection.integer("SELECT max(seq) FROM salvor_restore WHERE number = ?1", .integer(number))
+    let found = max(commit ?? 0, copy ?? 0)
     sequences[number] = found
     return found
   }

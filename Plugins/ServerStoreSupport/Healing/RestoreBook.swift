@@ -10,7 +10,7 @@ package struct RestoreBook {
   package static let tables = """
     CREATE TABLE IF NOT EXISTS salvor_restore (
       id INTEGER PRIMARY KEY, time INTEGER NOT NULL, number INTEGER NOT NULL, commit_id TEXT NOT NULL,
-      incarnation TEXT NOT NULL, last INTEGER NOT NULL, exact INTEGER NOT NULL);
+      incarnation TEXT NOT NULL, last INTEGER NOT NULL, exact INTEGER NOT NULL, seq INTEGER);
     CREATE TABLE IF NOT EXISTS salvor_restore_commit (
       restore INTEGER NOT NULL, number INTEGER NOT NULL, remote TEXT, offered INTEGER NOT NULL,
       PRIMARY KEY (restore, number)) WITHOUT ROWID;
@@ -68,7 +68,8 @@ package struct RestoreBook {
     return Commit(number: number, id: id)
   }
 
-  /// Writes down a restore to `parting`, and forgets the oldest ones.
+  /// Writes down a restore to `parting`, and forgets the oldest ones. What other programs had written before the copy was made, and no commit
+  /// had numbered, is of the copy (`seq`): the commit that numbers it comes after the restore.
   ///
   /// - Parameters:
   ///   - incarnation: of the newest commit that was lost.
@@ -80,7 +81,8 @@ package struct RestoreBook {
     let id = (try connection.integer("SELECT max(id) FROM salvor_restore") ?? 0) + 1
     try connection.run(
       """
-      INSERT INTO salvor_restore (id, time, number, commit_id, incarnation, last, exact) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+      INSERT INTO salvor_restore (id, time, number, commit_id, incarnation, last, exact, seq) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7,
+        (SELECT max(seq) FROM salvor_change WHERE NOT EXISTS (SELECT 1 FROM salvor_commit WHERE number > ?3 + 1 OR (number > ?3 AND remote IS NOT NULL))))
       """, .integer(id), .integer(now), .integer(parting.number), .text(parting.id.text), .text(incarnation.text),
       .integer(last), .integer(certainty.rawValue))
     for table in ["commit", "offer", "seen"] {

@@ -138,7 +138,7 @@ struct ForeignChanges {
   /// the first entry that is left out, the last one, the key.
   static func lookUp(_ table: ServerTable, _ catalog: Catalog) -> String {
     """
-    SELECT c.seq, c.op, (SELECT CASE WHEN k.remote = ?1 THEN k.number END FROM salvor_commit k
+    SELECT c.seq, c.op, (SELECT CASE WHEN k.remote = ?1 AND k.number > \(ownAfter("?1")) THEN k.number END FROM salvor_commit k
         WHERE k.last_seq >= c.seq ORDER BY k.last_seq LIMIT 1),
       CASE WHEN \(isOffered) THEN 1 ELSE 0 END, \(table.logKey("c"))
     FROM salvor_change c\(catalog.dialect.using(index: LogIndex.name(keyCount: table.keyCount)))
@@ -155,6 +155,11 @@ struct ForeignChanges {
       AND (c.op <> \(LogOperation.differs) OR NOT EXISTS (
         SELECT 1 FROM salvor_gone g WHERE g.seq = c.seq AND g.remote IS NOT NULL AND g.remote <> ?1))
     """
+
+  /// An expression: what was sent under the ID of a remote until it was deleted may be another copy's.
+  private static func ownAfter(_ remote: String) -> String {
+    "coalesce((SELECT own_after FROM salvor_remote WHERE id = \(remote)), 0)"
+  }
 
   /// An expression: the remote `?1` has offered what the entry `c` changed. That is its own also where it waited, and somebody accepted it.
   private static let isOffered = """
@@ -177,7 +182,7 @@ struct ForeignChanges {
     try connection.query(
       """
       SELECT coalesce((SELECT p.last_seq FROM salvor_commit p WHERE p.number < c.number ORDER BY p.number DESC LIMIT 1), 0),
-        c.last_seq FROM salvor_commit c WHERE c.last_seq > ?1 AND c.remote = ?2 ORDER BY c.last_seq
+        c.last_seq FROM salvor_commit c WHERE c.last_seq > ?1 AND c.remote = ?2 AND c.number > \(Self.ownAfter("?2")) ORDER BY c.last_seq
       """, [.integer(sequence), .text(remote.text)]
     ) {
       own.append(($0.int64(0), $0.int64(1)))

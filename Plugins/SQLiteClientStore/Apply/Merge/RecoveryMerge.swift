@@ -75,11 +75,12 @@ final class RecoveryMerge: RecoveryRules {
   func takeBases(_ stream: DownloadStream, _ rows: WorkingRows) throws {
     guard let watch else { return }
     try replaceOlderOffers(stream, rows, watch)
+    try keepFailed(stream, rows, watch)
     let changed = try changedBases(stream, rows, watch)
     try takeOutIdle(changed, rows)
     // Which requests stay is known before lost rows are made again for their sake: one that a request makes again counts
     // as there until then.
-    rows.announce(
+    try rows.announce(
       try changed.filter { try $0.fate != .lost || !isMadeAgain($0, rows) }.map { ($0.ref, $0.new) })
     for change in changed where change.fate == .row {
       try rows.setBase(change.table, change.key, change.new)
@@ -118,10 +119,15 @@ final class RecoveryMerge: RecoveryRules {
     var endsWithDelete: Bool
   }
 
+  /// The rows with requests, in a fixed order.
+  static func inOrder(_ stream: DownloadStream) -> [(key: RowRef, value: (table: CapturedTable, row: SlotRow?))] {
+    stream.bases.sorted { ($0.key.table, "\($0.key.key)") < ($1.key.table, "\($1.key.key)") }
+  }
+
   /// Rows with requests, in a fixed order, whose base is another one now.
   private func changedBases(_ stream: DownloadStream, _ rows: WorkingRows, _ watch: BaseWatch) throws -> [Change] {
     var changed: [Change] = []
-    for (ref, base) in stream.bases.sorted(by: { ($0.key.table, "\($0.key.key)") < ($1.key.table, "\($1.key.key)") }) {
+    for (ref, base) in Self.inOrder(stream) {
       let timeline = try rows.load(base.table, ref.key).timeline
       let old = timeline.base
       if old == base.row { continue }
@@ -181,7 +187,7 @@ final class RecoveryMerge: RecoveryRules {
     }
   }
 
-  private func isWritable(_ table: CapturedTable) -> Bool { context.table(table)?.maintained == .dual }
+  func isWritable(_ table: CapturedTable) -> Bool { context.table(table)?.maintained == .dual }
 
   /// The rows that requests reference, and that the server has lost with them.
   func makeParentsAgain(_ rows: WorkingRows, _ watch: BaseWatch, _ offered: OfferedRows) throws {
