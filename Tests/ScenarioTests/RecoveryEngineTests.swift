@@ -215,6 +215,8 @@ struct RecoveryEngineTests {
     let waiting = try await changed.sync()
     #expect(waiting.exitCode == 5)
     #expect(waiting.error?.message.contains("salvor recover --strategy recover-unsynced-changes") == true)
+    let plan = try await changed.open().recoveryPlan()
+    #expect(plan.strategy == "upload-then-recreate" && plan.notes.first?.contains("has begun") == true)
     #expect(try await fleet.server?.engine.delete(remote: old) == true)
     let report = try await changed.sync()
     #expect(report.recovery?.strategy == "upload-then-recreate", "\(String(describing: report.error))")

@@ -100,12 +100,25 @@ struct RecoveryPlanning {
       plan.waits = waits
       return plan
     }
+    let isUnfinished =
+      strategy == nil && !asked.isElsewhere && [.running, .waiting].contains(run.journal.state)
+      && !run.journal.steps.isEmpty
+    if isUnfinished, try await store.recoveries(limit: 10).contains(where: { $0.id == run.journal.id }) {
+      plan.strategy = run.journal.strategy
+      plan.notes.append(
+        "\(plan.strategy) is through, and did not get to its end (\(run.journal.step)): the next synchronization does what is left. salvor recover --list tells what it has done."
+      )
+      plan.counts.kept = incident.status.queued
+      return plan
+    }
     let isRewind =
       strategy == nil
       && (isNew
         ? found.map { asked.facts.isRewound(asked.status.state, $0) } ?? false
         : run.journal.strategy == RecoveryRun.rewind)
-    let steps = try decide(strategy, incident, isRewind: isRewind, &plan)
+    let steps =
+      isUnfinished
+      ? goOn(with: run.journal, &plan) : try decide(strategy, incident, isRewind: isRewind, &plan)
     let fallsForSchema = strategy == nil && !plan.fellBackFrom.isEmpty && !incident.facts.differences.isEmpty
     if let waits, fallsForSchema || steps.contains(.fetch(.differences)) {
       if fallsForSchema { plan.strategy = plan.fellBackFrom[0] }
@@ -213,6 +226,17 @@ struct RecoveryPlanning {
     plan.sent = 0
     plan.counts = RecoveryCounts()
     plan.counts.kept = incident.status.queued
+  }
+
+  /// What has begun goes on as it began, whatever the configuration says by then.
+  private func goOn(with journal: RecoveryJournal, _ plan: inout RecoveryPlan) -> [RecoveryStep] {
+    plan.strategy = journal.strategy
+    let at = journal.step.isEmpty ? "" : ", and is at the step \(journal.step)"
+    plan.notes.append(
+      "\(journal.strategy) has begun\(at): the next synchronization goes on with it, whatever the configuration says by now."
+    )
+    let fetch = journal.steps.firstIndex { if case .fetch = $0 { true } else { false } } ?? 0
+    return Array(journal.steps.dropFirst(min(journal.stepsDone, fetch)))
   }
 
   private func decide(

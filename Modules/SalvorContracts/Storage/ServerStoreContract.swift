@@ -258,7 +258,8 @@ public enum ServerStoreContract {
     },
     on(
       ContractSchemas.notes(conflicts: ContractPolicies.keepVersions),
-      "what was sent under a deleted remote ID is no own change of the copy that has the ID next", rule: "semantics 5, 7"
+      "what was sent under a deleted remote ID is no own change of the copy that has the ID next",
+      rule: "semantics 5, 7"
     ) {
       bench in
       var device = try await bench.device()

@@ -140,7 +140,10 @@ private func showPlan(_ client: SalvorClient, _ invocation: Invocation) async th
     terminal.print("There is nothing to recover from: the server accepts this database as it is.")
     return 0
   }
-  for note in plan.notes { terminal.print("falls through: \(note)") }
+  for note in plan.notes {
+    let isFall = plan.fellBackFrom.contains { note.hasPrefix("\($0): ") }
+    terminal.print("\(isFall ? "falls through" : "note"): \(note)")
+  }
   terminal.table(
     ["what", "value"],
     [

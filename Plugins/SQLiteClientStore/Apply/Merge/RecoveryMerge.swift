@@ -104,7 +104,10 @@ final class RecoveryMerge: RecoveryRules {
       try rows.setBase(change.table, change.key, nil)
     }
     try watch.each("fate = \(BaseWatch.Fate.lost.rawValue)") { entry in
-      if try !rows.index.mayContain(entry.table, entry.key) { try stream.removeLost(entry.table, entry.key) }
+      // One in work, of which no request is left, is written with the others.
+      if try !rows.index.mayContain(entry.table, entry.key) && !rows.isPostponed(entry.table, entry.key) {
+        try stream.removeLost(entry.table, entry.key)
+      }
     }
   }
 
