@@ -49,7 +49,8 @@ package struct RestoreBook {
         "UPDATE salvor_restore SET last = ?2 WHERE id = ?1 AND exact = \(RestoreCertainty.remembered.rawValue)",
         .integer(id), .integer(remembered.commit.number))
     }
-    _ = try open(parting, remembered.incarnation, last: remembered.commit.number, .remembered, now: now)
+    _ = try open(
+      parting, remembered.incarnation, last: remembered.commit.number, .remembered, now: now, isSwept: true)
   }
 
   /// The last commit before the first incarnation of now that is later than the lost one: the database may have gone on since, where another
@@ -74,22 +75,32 @@ package struct RestoreBook {
   /// - Parameters:
   ///   - incarnation: of the newest commit that was lost.
   ///   - last: its number.
+  ///   - isSwept: a start may have numbered already what no commit had.
   /// - Returns: its ID.
   package func open(
-    _ parting: Commit, _ incarnation: IncarnationID, last: Int64, _ certainty: RestoreCertainty, now: Int64
+    _ parting: Commit, _ incarnation: IncarnationID, last: Int64, _ certainty: RestoreCertainty, now: Int64,
+    isSwept: Bool = false
   ) throws -> Int64 {
     let id = (try connection.integer("SELECT max(id) FROM salvor_restore") ?? 0) + 1
     try connection.run(
       """
-      INSERT INTO salvor_restore (id, time, number, commit_id, incarnation, last, exact, seq) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7,
-        (SELECT max(seq) FROM salvor_change WHERE NOT EXISTS (SELECT 1 FROM salvor_commit WHERE number > ?3 + 1 OR (number > ?3 AND remote IS NOT NULL))))
+      INSERT INTO salvor_restore (id, time, number, commit_id, incarnation, last, exact, seq) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
       """, .integer(id), .integer(now), .integer(parting.number), .text(parting.id.text), .text(incarnation.text),
-      .integer(last), .integer(certainty.rawValue))
+      .integer(last), .integer(certainty.rawValue),
+      try endOfCopy(after: parting.number, isSwept: isSwept).map { .integer($0) } ?? .null)
     for table in ["commit", "offer", "seen"] {
       try connection.run("DELETE FROM salvor_restore_\(table) WHERE restore <= ?1", .integer(id - Self.restoresMax))
     }
     try connection.run("DELETE FROM salvor_restore WHERE id <= ?1", .integer(id - Self.restoresMax))
     return id
+  }
+
+  /// The last entry of the log, where it is of the copy; nil: commits have been made since.
+  private func endOfCopy(after parting: Int64, isSwept: Bool) throws -> Int64? {
+    let since = try connection.rows(
+      "SELECT remote FROM salvor_commit WHERE number > ?1 ORDER BY number LIMIT 2", .integer(parting))
+    guard since.isEmpty || isSwept && since.count == 1 && since[0][0].isNull else { return nil }
+    return try connection.integer("SELECT max(seq) FROM salvor_change")
   }
 
   // MARK: Since then
