@@ -41,6 +41,8 @@ public struct SyncReport: Sendable {
   public var refused: Int64 = 0
   /// Their first counters, as long as the archive has them: one that is sent again with a later edit is not counted twice.
   var refusedCounters: Set<Int64> = []
+  /// Those of them that were not tried, since they depend on another.
+  var heldCounters: Set<Int64> = []
   /// Of requests that could not stand as a session began, the first counters, until it is known which of them came back with the download.
   var displacedCounters: Set<Int64> = []
   /// Requests that met a change of somebody else's and were settled by the conflict policy.
@@ -86,10 +88,22 @@ public struct SyncReport: Sendable {
     let again = refusedCounters.intersection(session.joined)
     refusedCounters.subtract(again)
     refused -= Int64(again.count)
+    // Nor is what depended on one that was settled meanwhile.
+    let released = heldCounters.subtracting(session.held)
+    refused -= Int64(released.intersection(refusedCounters).count)
+    refusedCounters.subtract(released)
     // What depends on a request in error is not sent: it is in the archive, as where both were sent together.
     refused += Int64(session.blocked.subtracting(refusedCounters).count)
     refusedCounters.formUnion(session.blocked)
+    heldCounters = heldCounters.intersection(session.held).union(session.blocked)
     displacedCounters.formUnion(session.displaced)
+  }
+
+  /// What became of an upload.
+  mutating func count(_ results: UploadResults, refused: Int64) {
+    self.refused += refused
+    refusedCounters.formUnion(results.refused.map(\.counter))
+    heldCounters.formUnion(results.refused.filter { $0.reason == .blocked }.map(\.counter))
   }
 
   mutating func fail(_ error: SalvorError) {

@@ -284,6 +284,8 @@ public struct ClientSession: Sendable {
   public var joined: Set<Int64>
   /// The first counters of requests that this session does not send, since they depend on one in error: the archive has them now.
   public var blocked: Set<Int64>
+  /// The first counters of all that depend on one in error as the session begins, also those of before: what was one of them goes now.
+  public var held: Set<Int64>
   /// The first counters of requests that cannot stand, found as the session began: they are in the archive, and not in their rows, now.
   public var displaced: Set<Int64>
   /// Offered deletes that the server holds for its operator, as far as the device knows: what the server says of waiting offers does not
@@ -295,10 +297,12 @@ public struct ClientSession: Sendable {
   /// By default nothing is to be sent, nothing was mended, the server must send whole rows, and it holds no deletes.
   public init(
     state: ClientState, upload: PendingUpload? = nil, notices: [String] = [], joined: Set<Int64> = [],
-    blocked: Set<Int64> = [], displaced: Set<Int64> = [], takesParts: Bool = false, heldDeletes: Int64 = 0
+    blocked: Set<Int64> = [], held: Set<Int64> = [], displaced: Set<Int64> = [], takesParts: Bool = false,
+    heldDeletes: Int64 = 0
   ) {
     self.heldDeletes = heldDeletes
     self.blocked = blocked
+    self.held = held
     self.displaced = displaced
     self.takesParts = takesParts
     self.state = state

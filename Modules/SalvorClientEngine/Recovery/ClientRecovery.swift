@@ -218,6 +218,7 @@ extension SalvorClient {
       report.uploaded = run.exchange.report.uploaded
       report.refused = run.exchange.report.refused
       report.refusedCounters = run.exchange.report.refusedCounters
+      report.heldCounters = run.exchange.report.heldCounters
       report.conflicts = run.exchange.report.conflicts
       report.healed = run.exchange.report.healed
       report.superseded = run.exchange.report.superseded

@@ -575,8 +575,7 @@ struct SyncSession {
     hasUploaded = settled.accepted + settled.refused > 0
     isUncommitted = results.commit == nil
     report.uploaded += settled.accepted
-    report.refused += settled.refused
-    report.refusedCounters.formUnion(results.refused.map(\.counter))
+    report.count(results, refused: settled.refused)
     report.conflicts += results.conflicts
     report.healed += results.healed
     report.superseded += results.superseded

@@ -31,9 +31,12 @@ extension ClientStoreContract {
       try await bench.expectRows("leaf", [["l", "c", .null]])
       let quiet = try await bench.begin()
       try expect(quiet.session.upload == nil, "nothing is to be sent")
+      let session = quiet.session
+      try expectEqual([session.blocked.count, session.held.count], [0, 2], "what is held back anew, and by now")
       await bench.store.endSession()
       try await bench.remove(.entry(archive[0].id))
       try await bench.expectRows("node", [["q", .null, .null]])
+      try expectEqual(try await bench.begin().session.held, [], "what is held back in the end")
     },
     on(
       ContractSchemas.tree, "a retried request that is accepted releases what was blocked behind it, in one step",

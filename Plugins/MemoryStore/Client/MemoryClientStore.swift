@@ -169,6 +169,7 @@ public actor MemoryClientStore: ClientStore {
       state.noteTime(clock.now())
     }
     state.lookAgain(bytesMax: Int64(limits.blobBytesMax))
+    let heldBefore = state.blockedCounters
     if let current = state.current {
       for index in state.requests.indices where state.requests[index].state == .sent {
         state.requests[index].state = .unknownOutcome
@@ -177,7 +178,7 @@ public actor MemoryClientStore: ClientStore {
       let upload = PendingUpload(
         sequence: current, isResend: true, lastCounter: state.outgoing.map(\.lastCounter).max() ?? 0)
       return ClientSession(
-        state: self.state(of: state), upload: upload, notices: notices, takesParts: true,
+        state: self.state(of: state), upload: upload, notices: notices, held: heldBefore, takesParts: true,
         heldDeletes: state.heldDeletes)
     }
     let before = state.displacedCounters
@@ -191,11 +192,13 @@ public actor MemoryClientStore: ClientStore {
     let (outgoing, joined) = try state.chooseOutgoing(
       groups, UploadBudget(bytesMin: limits.blobReferenceBytesMin, room: room), try constraints(state))
     let displaced = state.displacedCounters.subtracting(before)
+    let held = state.blockedCounters
+    let blocked = held.subtracting(heldBefore)
     guard !outgoing.isEmpty else {
       database.state = state
       return ClientSession(
-        state: self.state(of: state), notices: notices, joined: joined, displaced: displaced, takesParts: true,
-        heldDeletes: state.heldDeletes)
+        state: self.state(of: state), notices: notices, joined: joined, blocked: blocked, held: held,
+        displaced: displaced, takesParts: true, heldDeletes: state.heldDeletes)
     }
     let sequence = SequenceID(from: random)
     state.outgoing = outgoing
@@ -205,9 +208,8 @@ public actor MemoryClientStore: ClientStore {
     let upload = PendingUpload(
       sequence: sequence, isResend: false, lastCounter: outgoing.map(\.lastCounter).max() ?? 0)
     return ClientSession(
-      state: self.state(of: state), upload: upload, notices: notices, joined: joined, displaced: displaced,
-      takesParts: true,
-      heldDeletes: state.heldDeletes)
+      state: self.state(of: state), upload: upload, notices: notices, joined: joined, blocked: blocked,
+      held: held, displaced: displaced, takesParts: true, heldDeletes: state.heldDeletes)
   }
 
   /// Does nothing where this store has no session.

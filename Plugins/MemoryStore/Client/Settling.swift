@@ -37,6 +37,7 @@ extension ClientContent {
   }
 
   var displacedCounters: Set<Int64> { Set(requests.filter { $0.state == .displaced }.map(\.firstCounter)) }
+  var blockedCounters: Set<Int64> { Set(requests.filter { $0.state == .blocked }.map(\.firstCounter)) }
 
   /// Accepted requests leave the queue and the bases take their effect; refused ones stay in their rows as archive
   /// entries.

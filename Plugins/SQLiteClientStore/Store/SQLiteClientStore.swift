@@ -274,13 +274,16 @@ public actor SQLiteClientStore: ClientStore {
     var notices: [String] = []
     var drawn: PendingUpload?
     var joined: Set<Int64> = []
-    var blocked: Set<Int64> = []
+    var heldBefore: Set<Int64> = []
+    var held: Set<Int64> = []
     var displaced: Set<Int64> = []
     try connection.transaction {
       notices += try straighten(context)
       try LargeBlobs(context: context).lookAgain(bytesMax: Int64(limits.blobBytesMax))
       try IncompleteTables(context).lookAgainAtRefusing()
       try RequestSorting(context).sort()
+      heldBefore = Set(try context.requests(in: .blocked).map(\.first))
+      held = heldBefore
       if let current: SequenceID = try connection.identifier(.current) {
         if try connection.text(.uploadState) != RequestState.unknownOutcome.rawValue {
           try connection.setState(.uploadState, RequestState.unknownOutcome.rawValue)
@@ -294,7 +297,6 @@ public actor SQLiteClientStore: ClientStore {
       var move = try leavingMove(context)
       move.joins = .edited
       move.basesMayBreak = true
-      let before = Set(try context.requests(in: .blocked).map(\.first))
       let displacedBefore = Set(try context.displacedRequests().map(\.first))
       let returning = !displacedBefore.isEmpty
       move.holding = returning ? .none : .choose
@@ -308,16 +310,16 @@ public actor SQLiteClientStore: ClientStore {
         again.holding = .choose
         joined.formUnion(try context.settle(again).joined.keys.map(\.counter))
       }
-      blocked = Set(try context.requests(in: .blocked).map(\.first)).subtracting(before)
+      held = Set(try context.requests(in: .blocked).map(\.first))
       displaced = Set(try context.displacedRequests().map(\.first)).subtracting(displacedBefore)
       drawn = try drawUpload(context, groups, room)
     }
     checkedSchema = try connection.schemaVersion()
     if drawn?.isResend == false { try writeIdentity(context) }
     return ClientSession(
-      state: try state(context), upload: drawn, notices: notices, joined: joined, blocked: blocked,
-      displaced: displaced,
-      takesParts: true, heldDeletes: try HeldDeletes(context).count())
+      state: try state(context), upload: drawn, notices: notices, joined: joined,
+      blocked: held.subtracting(heldBefore), held: held, displaced: displaced, takesParts: true,
+      heldDeletes: try HeldDeletes(context).count())
   }
 
   /// Rows that no subscription covers go as soon as nothing waits that needs them, though nothing is downloaded.
