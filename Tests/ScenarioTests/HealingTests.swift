@@ -285,7 +285,7 @@ struct HealingTests {
     try fleet.expectEqual(tables, [a, b])
   }
 
-  @Test("what is offered of a row comes back although another change of the row is refused")
+  @Test("what was acknowledged of a row comes back although a change of it was refused (decision 231)")
   func besideARefusedChange() async throws {
     let serverWins = Fleet.visits.replacingOccurrences(
       of: "seats: \"integer = 0\" } },", with: "seats: \"integer = 0\" }, conflicts: \"server-wins\" },")
@@ -304,10 +304,14 @@ struct HealingTests {
     #expect(try await a.sync().refused == 1)
     try await fleet.restore("night")
     try await synchronize([a])
-    #expect(try site(fleet, "s1") == ["s1".value, "One".value, "Toronto".value, 2], "what was acknowledged is back")
+    let whole = ["s1".value, "One".value, "Office".value, 2]
+    #expect(try site(fleet, "s1") == whole, "what was acknowledged is back, what a program had written beside it, too")
+    #expect(try a.rows("site").first { $0[0] == "s1" } == whole)
     let status = try await a.open().status()
-    #expect([status.queued, status.inError] == [0, 1], "the refused change waits for a person")
-    #expect(try a.rows("site").first { $0[0] == "s1" } == ["s1".value, "One".value, "refused".value, 2])
+    #expect([status.queued, status.inError] == [0, 0])
+    let archive = try await a.open().errorArchive()
+    #expect(
+      archive.map(\.state) == [.kept] && archive.first?.reason == "conflict", "the refused change is in the archive")
   }
 
   @Test(

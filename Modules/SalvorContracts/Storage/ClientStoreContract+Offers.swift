@@ -17,18 +17,6 @@ extension ClientStoreContract {
     }
   }
 
-  /// A server has lost a version of a row, one of whose columns a refused change has written since.
-  private static func lossBesideRefusal(_ bench: inout ClientBench) async throws {
-    try await bench.download(full: ["note"], rows: [("note", ["n1", "a", "x"])])
-    try await bench.write(.update("note", ["n1"], ["title": "lost", "body": "lost"]))
-    try await bench.commitUpload()
-    try await bench.write(.update("note", ["n1"], ["body": "refused"]))
-    try await bench.commitUpload { _ in .conflict }
-    var recovered = Recovered(shared: 1, rows: [("note", ["n1", "a", "x"])])
-    recovered.heal = .own
-    try await bench.recover(recovered)
-  }
-
   /// The lost parents of a row that is offered go along, up to the root, whoever wrote them: it waits for nobody.
   static let offeredParents: [Case] = [RecoveryOrder.Rebuild.nothing, .synchronizedTables, .everything].map { rebuild in
     offering(
@@ -160,41 +148,6 @@ extension ClientStoreContract {
         try await bench.begin().changes.map(\.summary), ["update note [\"body\"] [n1, null, mine]"], "what is sent then"
       )
       try await bench.expectArchive([])
-    },
-    offering("what is offered of a row with a refused change is an offer, and the change stays refused") { bench in
-      try await lossBesideRefusal(&bench)
-      let archive = [
-        "refused conflict update note [n1] [body=lost] > [body=refused]",
-        "kept lost-on-server update note [n1] [body=x] > [body=lost]",
-      ]
-      try await bench.expectRows("note", [["n1", "lost", "refused"]])
-      try await bench.expectArchive(archive)
-      let sent = try await bench.begin()
-      try expectEqual(sent.changes.map(\.summary), ["update note [\"title\"] [n1, a, lost] of 2 []"], "what is sent")
-      try await bench.settle(sent, commit: bench.nextCommit())
-      try await bench.expectRows("note", [["n1", "lost", "refused"]])
-      try await bench.expectArchive(archive)
-      try expectEqual(try await bench.begin().changes, [], "what is sent when the offer is settled")
-    },
-    offering("what a person writes beside a refused change and an offer is sent with the change, and after the offer") {
-      bench in
-      try await lossBesideRefusal(&bench)
-      try await bench.write(.update("note", ["n1"], ["title": "mended", "body": "mended"]))
-      let sent = try await bench.begin()
-      try expectEqual(
-        sent.changes.map(\.summary),
-        [
-          "update note [\"title\"] [n1, a, lost] of 2 []",
-          "update note [\"title\", \"body\"] [n1, lost, mended, x, mended]",
-        ], "what is sent")
-      let report = try await bench.settle(sent, commit: bench.nextCommit()) { $0.offer == nil ? .conflict : nil }
-      try expectEqual([report.accepted, report.refused], [1, 1], "accepted and refused")
-      try await bench.expectRows("note", [["n1", "mended", "mended"]])
-      try await bench.expectArchive([
-        "refused conflict update note [n1] [title=lost, body=x] > [title=mended, body=mended]",
-        "kept lost-on-server update note [n1] [body=x] > [body=lost]",
-      ])
-      try expectEqual(try await bench.begin().changes, [], "what is sent when the offer is settled")
     },
     offering("what a newer copy of the server has after all is this device's to offer where it is lost once more") {
       bench in

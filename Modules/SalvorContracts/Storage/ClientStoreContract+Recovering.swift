@@ -6,7 +6,7 @@ import SalvorStorage
 extension ClientStoreContract {
   static let recovering: [Case] =
     [declaration] + keeping + mergeRules + losing + offers + offeredParents + withheld + newestOffers + offeredDeletes
-    + lostVersions
+    + lostVersions + offersUnderChanges
     + copiesInTurns
     + remaking + orders + guards + parting
     + backups + comparing

@@ -29,20 +29,30 @@ extension ClientRecovery {
     remakeLostParents()
   }
 
-  /// A request in error is not sent by itself, and a lost row that it changes would not come back either. It goes to the archive with its reason;
-  /// so the row is offered as it was acknowledged (decision 223).
+  /// A request in error is not sent by itself, and what it changes of a lost row, or of a lost value, would not come back either. It goes to the
+  /// archive with its reason; so the row is offered as it was acknowledged (decisions 223, 231).
   private mutating func keepFailed() {
     var tables = content.bases
     for name in Set(outstanding.flatMap { content.requests[$0].rows }) { tables[name] = before.bases[name] }
-    for name in lostRows where fates[name] == .lost && isWritable(name) {
-      while let index = outstanding.first(where: {
-        content.requests[$0].isInError && content.requests[$0].rows.contains(name)
+    for name in lostRows where isWritable(name) {
+      while let index = outstanding.first(where: { index in
+        content.requests[index].isInError
+          && content.requests[index].changes.contains { $0.row == name && changesLoss($0) }
       }) {
         let id = content.requests[index].id
         requests[id] = (.discarded, content.requests[index].refusal?.reason)
         setAside += content.keepAsItIs(id, on: tables)
       }
     }
+  }
+
+  /// What the server lost of the row, all of it or a value, is something else by this change.
+  private func changesLoss(_ change: Change) -> Bool {
+    if fates[change.row] == .lost { return true }
+    guard fates[change.row] == .changed, let loss = lost[change.row], loss.operation == .update,
+      isOfferable(change.row)
+    else { return false }
+    return change.operation == .delete || change.columns.contains { loss.column($0.name) != nil }
   }
 
   private func isRemade(_ name: RowName) -> Bool {
@@ -138,7 +148,7 @@ extension ClientRecovery {
         change.columns.removeAll { column in others.contains { $0.column(column.name) != nil } }
         if change.columns.isEmpty { continue }
       }
-      lost[name] = unoffered(of: name)
+      lost[name] = nil
       content.counter += 1
       change.counter = content.counter
       change.made = content.schema.table(name.table).flatMap { content.groups[$0.group]?.cursor?.number } ?? 0
@@ -148,16 +158,6 @@ extension ClientRecovery {
       offered.insert(request.id)
       requests[request.id] = (.offered, "lost-on-server")
     }
-  }
-
-  /// What a failed request of the row wrote is not offered, and that request is not sent: what was lost of these columns is in
-  /// the archive.
-  private func unoffered(of name: RowName) -> Change? {
-    let failed = outstanding.filter { content.requests[$0].isInError }
-      .flatMap { content.requests[$0].changes }.filter { $0.row == name }
-    guard !failed.isEmpty, var change = lost[name], change.operation == .update else { return nil }
-    change.columns.removeAll { column in !failed.contains { $0.column(column.name) != nil } }
-    return change.columns.isEmpty ? nil : change
   }
 
   /// Rows that are on both sides the same, and yet of a lost commit: that they are so is offered, or an older version of

@@ -133,23 +133,6 @@ final class OfferedRows: AddedRequests {
     }
     try connection.run(
       "UPDATE \(watch.name) AS w SET settled = 1 WHERE EXISTS (SELECT 1 FROM \(name) o WHERE \(sameRow("o", "w")))")
-    for change in apart { try keepUnoffered(change, rows) }
-  }
-
-  /// What a failed request of the row wrote is not offered, and that request is not sent: what was lost of these columns is in
-  /// the archive.
-  private func keepUnoffered(_ change: Apart, _ rows: WorkingRows) throws {
-    guard change.change.operation == .update, let was = try watch.was(change.table, change.key) else { return }
-    let timeline = try rows.load(change.table, change.key).timeline
-    guard let base = timeline.base else { return }
-    var left = base
-    for step in timeline.steps {
-      guard case .update(let news) = step.change,
-        let state = try context.state(of: context.range(of: step.seq)), state == .refused || state == .blocked
-      else { continue }
-      for slot in news.keys { left[slot] = was[slot] }
-    }
-    if left != base { try watch.setWas(change.table, change.key, left, .row) }
   }
 
   /// The rows that are in work now.

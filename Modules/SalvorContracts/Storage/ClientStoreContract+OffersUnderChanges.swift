@@ -1,0 +1,67 @@
+import SalvorModel
+import SalvorStorage
+
+/// What a recovery offers of rows that this device's own requests change, waiting ones and refused ones (semantics 10).
+extension ClientStoreContract {
+  /// A server has lost a version of a row, one of whose columns a refused change has written since.
+  private static func lossBesideRefusal(
+    _ bench: inout ClientBench, lost: KeyValuePairs<String, Value> = ["title": "lost"]
+  ) async throws {
+    try await bench.download(full: ["note"], rows: [("note", ["n1", "a", "x"])])
+    try await bench.write(.update("note", ["n1"], lost))
+    try await bench.commitUpload()
+    try await bench.write(.update("note", ["n1"], ["body": "refused"]))
+    try await bench.commitUpload { _ in .conflict }
+    var recovered = Recovered(shared: 1, rows: [("note", ["n1", "a", "x"])])
+    recovered.heal = .own
+    try await bench.recover(recovered)
+  }
+
+  static let offersUnderChanges: [Case] = [
+    offering("what is offered of a row with a refused change is an offer, and the change stays refused") { bench in
+      try await lossBesideRefusal(&bench)
+      let archive = ["refused conflict update note [n1] [body=x] > [body=refused]"]
+      try await bench.expectRows("note", [["n1", "lost", "refused"]])
+      try await bench.expectArchive(archive)
+      let sent = try await bench.begin()
+      try expectEqual(sent.changes.map(\.summary), ["update note [\"title\"] [n1, a, lost] of 2 []"], "what is sent")
+      try await bench.settle(sent, commit: bench.nextCommit())
+      try await bench.expectRows("note", [["n1", "lost", "refused"]])
+      try await bench.expectArchive(archive)
+      try expectEqual(try await bench.begin().changes, [], "what is sent when the offer is settled")
+    },
+    offering("a lost value comes back, and the refused change of it is in the archive with its reason") { bench in
+      try await lossBesideRefusal(&bench, lost: ["title": "lost", "body": "lost"])
+      let archive = ["kept conflict update note [n1] [body=lost] > [body=refused]"]
+      try await bench.expectRows("note", [["n1", "lost", "lost"]])
+      try await bench.expectArchive(archive)
+      let sent = try await bench.begin()
+      try expectEqual(
+        sent.changes.map(\.summary), ["update note [\"title\", \"body\"] [n1, a, lost, x, lost] of 2 []"],
+        "what is sent")
+      try await bench.settle(sent, commit: bench.nextCommit())
+      try await bench.expectRows("note", [["n1", "lost", "lost"]])
+      try await bench.expectArchive(archive)
+      try expectEqual(try await bench.begin().changes, [], "what is sent when the offer is settled")
+    },
+    offering("what a person writes beside a refused change and an offer is sent with the change, and after the offer") {
+      bench in
+      try await lossBesideRefusal(&bench)
+      try await bench.write(.update("note", ["n1"], ["title": "mended", "body": "mended"]))
+      let sent = try await bench.begin()
+      try expectEqual(
+        sent.changes.map(\.summary),
+        [
+          "update note [\"title\"] [n1, a, lost] of 2 []",
+          "update note [\"title\", \"body\"] [n1, lost, mended, x, mended]",
+        ], "what is sent")
+      let report = try await bench.settle(sent, commit: bench.nextCommit()) { $0.offer == nil ? .conflict : nil }
+      try expectEqual([report.accepted, report.refused], [1, 1], "accepted and refused")
+      try await bench.expectRows("note", [["n1", "mended", "mended"]])
+      try await bench.expectArchive([
+        "refused conflict update note [n1] [title=lost, body=x] > [title=mended, body=mended]"
+      ])
+      try expectEqual(try await bench.begin().changes, [], "what is sent when the offer is settled")
+    },
+  ]
+}
