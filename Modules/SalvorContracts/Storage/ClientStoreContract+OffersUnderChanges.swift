@@ -17,6 +17,18 @@ extension ClientStoreContract {
     try await bench.recover(recovered)
   }
 
+  /// A server has lost the row n1, which somebody else had changed, and which a request that waits changes.
+  private static func lossUnderChange(_ bench: inout ClientBench, heal: HealMode) async throws {
+    try await bench.download(full: ["note"], rows: [])
+    try await bench.download(rows: [("note", ["n1", "theirs", "x"])])
+    try await bench.write(.update("note", ["n1"], ["body": "mine"]))
+    var recovered = Recovered(shared: 1, departed: [("note", .lost, ["n1"])])
+    recovered.heal = heal
+    try await bench.recover(recovered)
+  }
+
+  private static let madeAgain = "insert note [\"id\", \"title\", \"body\"] [n1, theirs, mine] of 2 [\"body\"]"
+
   static let offersUnderChanges: [Case] = [
     offering("what is offered of a row with a refused change is an offer, and the change stays refused") { bench in
       try await lossBesideRefusal(&bench)
@@ -62,6 +74,54 @@ extension ClientStoreContract {
         "refused conflict update note [n1] [title=lost, body=x] > [title=mended, body=mended]"
       ])
       try expectEqual(try await bench.begin().changes, [], "what is sent when the offer is settled")
+    },
+    offering("a lost row that a request makes again is an offer with that change, though heal is off") { bench in
+      try await lossUnderChange(&bench, heal: .off)
+      let sent = try await bench.begin()
+      try expectEqual(sent.changes.map(\.summary), [madeAgain], "what is sent")
+      // Whoever takes the change back takes the row along.
+      try await bench.settle(sent) { _ in .constraint }
+      try await bench.expectRows("note", [["n1", "theirs", "mine"]])
+      try await bench.remove(.entry(sent.changes[0].id))
+      try await bench.expectRows("note", [])
+      try expectEqual(try await bench.begin().changes, [], "what is sent then")
+    },
+    offering("a lost row that a request makes again waits at the server with that change, and is not sent meanwhile") {
+      bench in
+      try await lossUnderChange(&bench, heal: .own)
+      let sent = try await bench.begin()
+      let counter = sent.changes[0].counter
+      try expectEqual(try await bench.settle(sent, waiting: [counter...counter]).waiting, 1, "what waits")
+      try await bench.write(.update("note", ["n1"], ["title": "later"]))
+      try expectEqual(try await bench.begin().changes, [], "what is sent")
+      await bench.store.endSession()
+      try await bench.expectRows("note", [["n1", "later", "mine"]])
+      // Taken back, it leaves the row.
+      try await bench.remove(.withdraw(sent.changes[0].id))
+      try await bench.expectRows("note", [["n1", "theirs", "x"]])
+      let again = try await bench.begin()
+      try expectEqual(
+        again.changes.map(\.summary), ["insert note [\"id\", \"title\", \"body\"] [n1, theirs, x] of 2 []"],
+        "what is sent then")
+    },
+    offering("where the operator rejects a lost row that a request makes again, the row and the change are named") {
+      bench in
+      try await lossUnderChange(&bench, heal: .review)
+      let sent = try await bench.begin()
+      try expectEqual(sent.changes.map(\.summary), [madeAgain], "what is sent")
+      try expectEqual(sent.changes.map { $0.offer?.isForReview }, [true], "for review")
+      try expectEqual(try await bench.settle(sent) { _ in .rejected }.refused, 1, "refused")
+      try await bench.expectRows("note", [["n1", "theirs", "x"]])
+      try await bench.expectArchive([
+        "refused rejected insert note [n1] [] > [id=n1, title=theirs, body=x]",
+        "kept rejected update note [n1] [body=x] > [body=mine]",
+      ])
+      try expectEqual(try await bench.begin().changes, [], "what is sent then")
+      await bench.store.endSession()
+      let row = try expectSome(try await bench.archived().first { $0.state == .refused }, "the row's entry")
+      try await bench.remove(.entry(row.id))
+      try await bench.expectRows("note", [])
+      try expectEqual(try await bench.begin().changes, [], "what is sent in the end")
     },
   ]
 }

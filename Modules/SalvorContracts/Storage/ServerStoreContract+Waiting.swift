@@ -120,6 +120,56 @@ extension ServerStoreContract {
       let older = try await bert.upload(.offer(version(4, parting: parting), note("n2", "older")))
       try expectOffers(older, superseded: 1)
     },
+    healing("a lost row that comes with a change upon it waits with that change, and both come when it is accepted") {
+      bench, parting in
+      var anna = try await device(bench)
+      var bert = try await device(bench, "bert")
+      func made(_ key: String) -> Sent {
+        .offered(
+          Offer(version(5, parting: parting), written: ["title"], isForReview: true), note(key, "changed", "lost"))
+      }
+      let results = try await anna.upload(made("n2"), .update("note", ["n2"], [("body", "lost", "later")]))
+      try expectAccepted(results, 0)
+      try expectEqual(results.waiting, [1...2], "what waits of the upload")
+      try await expectWaiting(bench, ["insert note n2 review"])
+      try await bench.expectRows("note", [["n1", "a", "b"]])
+      try expectEqual(try await holding(bench).acceptOffers(WaitingQuery()), 1, "what was accepted")
+      try await expectWaiting(bench, [])
+      try await bench.expectRows("note", [["n1", "a", "b"], ["n2", "changed", "lost"]])
+      // Of the column that was written since a newer version does not take the place.
+      bert.lost = [early]
+      _ = try await bert.upload(.offer(version(6, parting: parting), note("n2", "newer", "newer")))
+      try await bench.expectRows("note", [["n1", "a", "b"], ["n2", "changed", "newer"]])
+      // Where the row is there, and nothing would be brought back, the change goes on.
+      try expectAccepted(try await anna.upload(made("n2")), 1)
+    },
+    healing("one of several changes in a request cannot be held: the request is refused, in words that say so") {
+      bench, parting in
+      var anna = try await device(bench)
+      let offer = Offer(version(5, parting: parting), written: ["title"], isForReview: true)
+      let results = try await anna.upload(.group([.offered(offer, note("n2", "changed", "lost")), note("n3", "new")]))
+      try expectRefused(results, [1: .rowDeleted], accepted: 0)
+      try await expectWaiting(bench, [])
+      try await bench.expectRows("note", [["n1", "a", "b"]])
+    },
+    healing(
+      "a row that comes with a change waits for a parent that it had, and is refused for one that the change names",
+      ContractSchemas.tree
+    ) { bench, parting in
+      try await bench.write(.insert("node", ["id": "n0"]))
+      var anna = try await device(bench)
+      let leaf = Sent.insert("leaf", ["id": "l1", "node": "n1", "kept": "n0"])
+      let other = Sent.insert("leaf", ["id": "l2", "node": "n1", "kept": .null])
+      let results = try await anna.upload(
+        .offer(version(5, parting: parting), leaf, written: ["kept"]),
+        .offer(version(5, parting: parting), other, written: ["node"]))
+      try expectRefused(results, [2: .missingParent], accepted: 0)
+      try expectEqual(results.waiting, [1...1], "what waits of the upload")
+      try await expectWaiting(bench, ["insert leaf l1 parent"])
+      try await bench.write(.insert("node", ["id": "n1"]))
+      try await holding(bench).settleWaitingOffers()
+      try await bench.expectRows("leaf", [["l1", "n1", "n0"]])
+    },
     healing("the deletes that wait are counted for themselves, each remote's") { bench, parting in
       try await bench.write(.insert("note", ["id": "n2", "title": "b"]), .insert("note", ["id": "n3", "title": "c"]))
       var anna = try await device(bench)

@@ -12,11 +12,13 @@ extension ClientContent {
 
   /// The request was refused: it goes to the archive, and the lost rows that it made again are offered as they were
   /// acknowledged. False: it makes none.
-  mutating func giveBack(_ id: RequestID) -> Bool {
+  ///
+  /// - Parameter isRejected: the server's operator does not take the rows back: a row by itself is not sent again until a person asks.
+  mutating func giveBack(_ id: RequestID, isRejected: Bool) -> Bool {
     let lost = takeApart([id])
     guard !lost.isEmpty else { return false }
     keepAsItIs(id, on: bases)
-    offerAgain(lost)
+    offerAgain(lost, rejected: isRejected ? requests.first { $0.id == id } : nil)
     return true
   }
 
@@ -42,8 +44,12 @@ extension ClientContent {
 
   /// The row's first change, an update, makes the lost row again: it is an insert of the whole row.
   ///
-  /// - Parameter version: nil: nothing is offered.
-  mutating func makeAgain(_ index: Int, _ place: Int, on base: Row, in table: Table, _ version: LostVersion?) {
+  /// - Parameters:
+  ///   - offer: nil: the version is not known.
+  ///   - isOffered: so it is by itself, too, where the change leaves.
+  mutating func makeAgain(
+    _ index: Int, _ place: Int, on base: Row, in table: Table, _ offer: Offer?, isOffered: Bool = true
+  ) {
     var made = requests[index].changes[place]
     let (columns, row) = (made.columns, made.applied(to: base, of: table) ?? base)
     made.operation = .insert
@@ -51,16 +57,17 @@ extension ClientContent {
       ChangedColumn(name: $0.name, old: .null, new: table.value($0.name, of: row))
     }
     // What was offered before stays of the version that it was of: the row beneath it came since, with another copy.
-    if let version, made.offer == nil {
-      made.offer = Offer(version, written: columns.map(\.name))
-      made.acknowledged = columns.map { NamedValue($0.name, table.value($0.name, of: base)) }
+    if var offer, made.offer == nil {
+      offer.written = columns.map(\.name)
+      made.offer = offer
+      if isOffered { made.acknowledged = columns.map { NamedValue($0.name, table.value($0.name, of: base)) } }
     }
     requests[index].changes[place] = made
   }
 
   /// Inserts that make lost rows again are the changes that they were, upon what was acknowledged.
-  private mutating func takeApart(_ ids: Set<RequestID>) -> [(row: RowName, version: LostVersion)] {
-    var lost: [(row: RowName, version: LostVersion)] = []
+  private mutating func takeApart(_ ids: Set<RequestID>) -> [(row: RowName, offer: Offer)] {
+    var lost: [(row: RowName, offer: Offer)] = []
     for index in requests.indices
     where ids.contains(requests[index].id) && requests[index].state != .displaced && requests[index].state != .kept {
       for (place, made) in requests[index].changes.enumerated() {
@@ -77,15 +84,15 @@ extension ClientContent {
           made.column(old.name).map { ChangedColumn(name: old.name, old: old.value, new: $0.new) }
         }
         requests[index].changes[place] = change
-        lost.append((made.row, offer.version))
+        lost.append((made.row, Offer(offer.version, isForReview: offer.isForReview)))
       }
     }
     return lost
   }
 
   /// By a request of its own, or with the change that is the row's first one now.
-  private mutating func offerAgain(_ lost: [(row: RowName, version: LostVersion)]) {
-    for (name, version) in lost {
+  private mutating func offerAgain(_ lost: [(row: RowName, offer: Offer)], rejected: Request? = nil) {
+    for (name, offer) in lost {
       guard let was = bases[name], let table = schema.table(name.table) else { continue }
       bases[name] = nil
       let first = requests.firstIndex { $0.state != .displaced && $0.state != .kept && $0.rows.contains(name) }
@@ -95,15 +102,23 @@ extension ClientContent {
           ChangedColumn(name: $0.name, old: .null, new: table.value($0.name, of: was))
         }
         let made = groups[table.group]?.cursor?.number ?? 0
-        let offer = Change(
-          counter: counter, made: made, row: name, operation: .insert, columns: columns, offer: Offer(version))
-        requests.append(Request(stamp: stamp, changes: [offer]))
+        let change = Change(
+          counter: counter, made: made, row: name, operation: .insert, columns: columns, offer: offer)
+        var request = Request(stamp: stamp, changes: [change])
+        if let rejected {
+          (request.state, request.refusal) = (.refused, rejected.refusal)
+          (request.attempts, request.lastAttempt) = (rejected.attempts, rejected.lastAttempt)
+        }
+        requests.append(request)
         continue
       }
       switch requests[index].changes[place].operation {
       case .insert: break
-      case .update: makeAgain(index, place, on: was, in: table, version)
-      case .delete: requests[index].changes[place].offer = Offer(version, written: table.travelling.map(\.name))
+      case .update: makeAgain(index, place, on: was, in: table, offer)
+      case .delete:
+        var offer = offer
+        offer.written = table.travelling.map(\.name)
+        requests[index].changes[place].offer = offer
       }
     }
   }

@@ -85,7 +85,9 @@ extension ClientContent {
       let rows = cluster.reduce(into: Set<RowName>()) { $0.formUnion(requests[$1].rows) }
       let more = requests.indices.filter { index in
         let state = requests[index].state
-        return ((state == .queued && !requests[index].isPlainOffer) || state == .refused || state == .blocked)
+        return
+          ((state == .queued && !requests[index].isPlainOffer && !requests[index].isWaiting) || state == .refused
+          || state == .blocked)
           && !requests[index].rows.isDisjoint(with: rows)
       }
       if Set(more).isSubset(of: cluster) { return cluster.sorted() }

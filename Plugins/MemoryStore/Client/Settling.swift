@@ -46,14 +46,15 @@ extension ClientContent {
     upload = nil
     var report = SettleReport()
     var erased: Set<RowName> = []
-    var refused: [RequestID] = []
+    var refused: [(id: RequestID, isRejected: Bool)] = []
     let again = Set(keptVersions.lazy.filter(\.goesAgain).map(\.request.id))
     report.refused += settleVersions(results, again)
     for sent in outgoing where !again.contains(sent.id) {
       let place = requests.firstIndex { $0.id == sent.id }
       if results.isWaiting(sent.firstCounter) {
         guard let place else { continue }
-        let isOffer = sent.changes.contains { $0.offer != nil }
+        let isOffer =
+          sent.changes.count == 1 && (sent.changes[0].offer?.written.isEmpty == true || sent.changes[0].givesBack)
         if isOffer, sent.changes[0].operation == .delete {
           // In the server's hands alone until it is accepted: the row is as the server has it. A server that goes back gets it again.
           requests.remove(at: place)
@@ -102,7 +103,7 @@ extension ClientContent {
           blockedBy: refusal.blockedBy)
         // A blocked one was not tried.
         if state == .refused {
-          refused.append(sent.id)
+          refused.append((sent.id, refusal.reason == .rejected))
           requests[place].attempts += attempts
           requests[place].lastAttempt = now
         }
@@ -131,7 +132,7 @@ extension ClientContent {
     if let commit = results.commit, !commits.contains(commit) { commits.insert(commit, at: 0) }
     outgoing = []
     var hasGivenBack = false
-    for id in refused where giveBack(id) { hasGivenBack = true }
+    for (id, isRejected) in refused where giveBack(id, isRejected: isRejected) { hasGivenBack = true }
     report.waiting = waitingCount
     report.asksAgain = hasGivenBack || keptVersions.contains { $0.wait == .isAsked }
     return report

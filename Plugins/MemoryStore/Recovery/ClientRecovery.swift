@@ -132,9 +132,16 @@ struct ClientRecovery {
   func mode(of table: String) -> HealMode { order.heal.stricter(or: content.schema.table(table)?.heal ?? .off) }
 
   /// The version of a lost row; nil: it is not known which, or nothing is offered.
-  func lostVersion(of name: RowName) -> LostVersion? {
+  func lostVersion(of name: RowName) -> LostVersion? { offers(name.table) ? neededVersion(of: name) : nil }
+
+  /// `heal` has something of the table offered that no request needs.
+  func offers(_ table: String) -> Bool { heals && mode(of: table) != .off }
+
+  /// The version of a lost row that a request makes again, whatever `heal` says: what was acknowledged has its rank, or it would stand over
+  /// a newer version of another device's (decision 230).
+  func neededVersion(of name: RowName) -> LostVersion? {
     let number = version(of: name)
-    guard heals, mode(of: name.table) != .off, isLost(name), number > order.shared ?? 0,
+    guard mayBeOffered, isLost(name), number > order.shared ?? 0,
       let incarnation = before.incarnations.last(where: { $0.firstCommit > 0 && $0.firstCommit <= number })
     else { return nil }
     return LostVersion(

@@ -112,9 +112,10 @@ extension ClientRecovery {
       case .update where endsWithDelete(name): lost[name] = nil
       case .update:
         lost[name] = nil
-        let version = lostVersion(of: name)
-        content.makeAgain(index, place, on: base, in: table, version)
-        if version != nil { offered.insert(content.requests[index].id) }
+        let offer = neededVersion(of: name).map { Offer($0, isForReview: mode(of: name.table) == .review) }
+        // Where nothing is offered by itself, whoever takes the change back takes the row along.
+        content.makeAgain(index, place, on: base, in: table, offer, isOffered: offers(name.table))
+        if offer != nil { offered.insert(content.requests[index].id) }
         requests[content.requests[index].id] = (.remade, nil)
       }
     }
@@ -226,7 +227,7 @@ extension ClientRecovery {
       content.counter += 1
       change.counter = content.counter
       change.made = content.groups[group]?.cursor?.number ?? 0
-      change.offer = lostVersion(of: parent).map { Offer($0) }
+      change.offer = neededVersion(of: parent).map { Offer($0, isForReview: mode(of: parent.table) == .review) }
       let request = Request(stamp: content.stamp, changes: [change])
       if change.offer != nil { offered.insert(request.id) }
       content.requests.append(request)

@@ -66,6 +66,11 @@ struct Change: Sendable, Hashable {
   }
 }
 
+extension Change {
+  /// It brings a lost row back, with what its device has written since or without. A person's delete does not.
+  var givesBack: Bool { offer.map { !$0.isVersion && ($0.written.isEmpty || operation != .delete) } ?? false }
+}
+
 struct ChangedColumn: Sendable, Hashable {
   var name: String
   var old: Value

@@ -2,22 +2,39 @@ import SalvorModel
 import SalvorStorage
 
 extension UploadProcessing {
-  /// The server can hold it: a device makes each offer a request of its own.
+  /// The server can hold it: a device makes each offer a request of its own, and of a lost row that a change of its own makes again it has
+  /// that change with it.
   func mayWait(_ request: Request) -> Bool {
-    request.changes.count == 1 && request.changes[0].offer?.written.isEmpty == true
+    request.changes.count == 1 && (request.changes[0].offer?.written.isEmpty == true || request.changes[0].givesBack)
   }
 
-  /// What an offer that would change something waits for, but for a parent.
+  /// What a request that would bring something back waits for, but for a parent.
   func wait(of index: Int) -> WaitingReason? {
     let request = requests[index]
-    guard intake.purpose == .upload, mayWait(request), let offer = request.changes[0].offer, !offer.isVersion,
-      let table = state.schema.table(request.changes[0].row.table)
-    else { return nil }
-    if intake.reviews || offer.isForReview || table.heal == .review { return .review }
-    return intake.isPaused ? .paused : nil
+    guard intake.purpose == .upload, request.changes.contains(where: \.givesBack) else { return nil }
+    if needsConsent(request) != nil { return .review }
+    return mayWait(request) && intake.isPaused ? .paused : nil
   }
 
-  /// The first row that a row needs and that is not there.
+  /// The table of the request's first change that brings something back only when the server's operator has accepted it.
+  private func needsConsent(_ request: Request) -> Table? {
+    request.changes.lazy.filter(\.givesBack).compactMap { change in
+      self.state.schema.table(change.row.table).flatMap { table in
+        self.intake.reviews || change.offer?.isForReview == true || table.heal == .review ? table : nil
+      }
+    }.first
+  }
+
+  /// The server holds requests of one change alone: of another one the device offers the row by itself.
+  func waits(_ request: Request, _ reason: WaitingReason) -> Outcome {
+    guard !mayWait(request), let table = needsConsent(request) else { return .waiting(reason, parent: nil) }
+    return .refused(
+      .rowDeleted,
+      "The server has lost the row of \(table.name), and its operator has to consent before it comes back. Reapply the change then.",
+      blockedBy: nil)
+  }
+
+  /// The first row that a row needs and that is not there; nil, too, where its device references that since the loss.
   func missingParent(of request: Request) -> RowName? {
     for change in request.changes {
       guard let table = state.schema.table(change.row.table), change.operation != .delete else { continue }
@@ -26,7 +43,7 @@ extension UploadProcessing {
           change.column(reference.column)?.new ?? tables[change.row].map { table.value(reference.column, of: $0) }
         guard let value, value != .null else { continue }
         let parent = RowName(table: reference.table, key: [value])
-        if tables[parent] == nil { return parent }
+        if tables[parent] == nil { return change.offer?.written.contains(reference.column) == true ? nil : parent }
       }
     }
     return nil

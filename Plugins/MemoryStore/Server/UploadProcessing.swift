@@ -203,7 +203,7 @@ struct UploadProcessing {
       if let (reason, message) = apply(change) {
         takeBack(before)
         if reason == .missingParent {
-          if let wait { return .waiting(wait, parent: nil) }
+          if let wait { return waits(request, wait) }
           if mayWait(request), let parent = missingParent(of: request) { return .waiting(.parent, parent: parent) }
         }
         return .refused(reason, message, blockedBy: nil)
@@ -214,7 +214,7 @@ struct UploadProcessing {
     if let wait, healedOffers > before.healedOffers || !offered.isEmpty {
       takeBack(before)
       offered = []
-      return .waiting(wait, parent: nil)
+      return waits(request, wait)
     }
     if isKept {
       // A request stands or falls as a whole: none of its rows is written, each is kept beside the server's.

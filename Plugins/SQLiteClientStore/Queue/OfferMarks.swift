@@ -125,7 +125,7 @@ extension StoreContext {
       .integer(request.last)) != nil
   }
 
-  /// A row that was lost, and that waits at the server: nothing that a person wrote.
+  /// A row that was lost, and that waits at the server.
   func isHeldOffer(_ id: RequestID) throws -> Bool {
     guard let found = try? known(id, in: [.queued]) else { return false }
     return try !heldOffers([found.range]).isEmpty

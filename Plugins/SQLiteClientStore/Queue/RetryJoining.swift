@@ -108,7 +108,7 @@ final class RetryJoining {
         cluster.sent.append(request)
         continue
       }
-      if state == .queued, try context.isNothingButOffer(request.first) { continue }
+      if state == .queued, try context.isNothingButOffer(request.first) || context.isHeldByServer(request) { continue }
       cluster.members.append((request, state))
       for (table, key, _) in try context.rows(changedBy: request)
       where rows.insert(RowRef(table: table.number, key: key)).inserted {

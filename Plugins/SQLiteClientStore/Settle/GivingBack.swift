@@ -16,7 +16,7 @@ struct GivingBack {
   private struct Lost {
     var table: CapturedTable
     var key: Key
-    /// The lost version: incarnation, number, parting and origin.
+    /// The lost version: incarnation, number, parting, origin, and whether the server's operator has to consent.
     var version: [Value]
   }
 
@@ -26,8 +26,9 @@ struct GivingBack {
     _ = try LogIndex(context)
     let lost = try takeApart([range])
     guard !lost.isEmpty else { return false }
+    let refused = try context.row(of: range)
     try rows.displaceForGood(range.first)
-    try offer(lost)
+    try offer(lost, rejected: refused.reason == RefusalReason.rejected.rawValue ? refused : nil)
     return true
   }
 
@@ -45,7 +46,7 @@ struct GivingBack {
     var lost: [Lost] = []
     for range in leaving {
       let marks = try context.connection.rows(
-        "SELECT seq, written, was, incarnation, number, parting, origin FROM salvor_offer WHERE seq BETWEEN ?1 AND ?2 AND was IS NOT NULL",
+        "SELECT seq, written, was, incarnation, number, parting, origin, review FROM salvor_offer WHERE seq BETWEEN ?1 AND ?2 AND was IS NOT NULL",
         .integer(range.first), .integer(range.last))
       if marks.isEmpty { continue }
       for (table, key, _) in try context.rows(changedBy: range) {
@@ -69,7 +70,9 @@ struct GivingBack {
   }
 
   /// By a request of its own, or with the change that is the row's first one now.
-  private func offer(_ lost: [Lost]) throws {
+  ///
+  /// - Parameter rejected: the server's operator does not take the rows back: a row by itself is not sent again until a person asks.
+  private func offer(_ lost: [Lost], rejected: RequestRow? = nil) throws {
     for row in lost {
       let timeline = try rows.load(row.table, row.key).timeline
       guard let was = timeline.base else { continue }
@@ -82,14 +85,21 @@ struct GivingBack {
         try rows.setBase(row.table, row.key, nil)
         try mark(timeline.steps[0].seq, row, written: Array(row.table.columns.indices))
       case .insert: try rows.setBase(row.table, row.key, nil)
-      case nil: if let counter = try rows.makeAgainAlone(row.table, row.key) { try mark(counter, row) }
+      case nil:
+        guard let counter = try rows.makeAgainAlone(row.table, row.key) else { continue }
+        try mark(counter, row)
+        if var request = rejected {
+          (request.range, request.stamp) = (RequestRange(first: counter, last: counter), nil)
+          (request.since, request.history, request.former) = (nil, [], [])
+          try context.store(request)
+        }
       }
     }
   }
 
   private func mark(_ counter: Int64, _ row: Lost, written: [Int] = [], was: [Value] = []) throws {
     try context.connection.run(
-      "INSERT OR REPLACE INTO salvor_offer (seq, written, was, incarnation, number, parting, origin) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+      "INSERT OR REPLACE INTO salvor_offer (seq, written, was, incarnation, number, parting, origin, review) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
       [
         .integer(counter), written.isEmpty ? .null : .text(written.map(String.init).joined(separator: ",")),
         was.isEmpty ? .null : .text(payload(was)),

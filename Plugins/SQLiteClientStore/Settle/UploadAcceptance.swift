@@ -108,8 +108,8 @@ struct UploadAcceptance {
       let end = try context.range(of: min(counters.upperBound, last)).last
       ranges.append(RequestRange(first: counters.lowerBound, last: end))
       try connection.run(
-        "UPDATE salvor_offer SET waiting = 1 WHERE seq BETWEEN ?1 AND ?2 AND written IS NULL",
-        .integer(counters.lowerBound), .integer(end))
+        "UPDATE salvor_offer SET waiting = 1 WHERE seq BETWEEN ?1 AND ?2 AND (written IS NULL OR EXISTS (SELECT 1 FROM salvor_log l WHERE l.seq = salvor_offer.seq AND l.op = \(LogOperation.insert.rawValue)))",
+        .integer(counters.lowerBound), .integer(end == counters.upperBound ? end : counters.upperBound - 1))
     }
     return ranges
   }

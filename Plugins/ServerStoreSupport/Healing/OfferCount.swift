@@ -24,6 +24,7 @@ struct OfferCount {
 
   var healed: Int64 { tables.values.reduce(0) { $0 + $1.healed } }
   var superseded: Int64 { tables.values.reduce(0) { $0 + $1.superseded } }
+  var conflicts: Int64 { tables.values.reduce(0) { $0 + $1.conflicts } }
 
   mutating func noteRefused(_ request: StagedRequest, _ reason: RefusalReason) {
     for change in request.changes where change.offer != nil {

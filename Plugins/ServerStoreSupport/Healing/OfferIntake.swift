@@ -22,6 +22,15 @@ package final class OfferIntake {
   private let offersMax: Int64?
   private var passed: Set<Int> = []
 
+  /// The table of the request's first change that brings something back only when the server's operator has accepted it.
+  func needsConsent(_ request: StagedRequest, _ catalog: Catalog) -> ServerTable? {
+    for change in request.changes where change.givesBack {
+      guard let table = change.table.map({ catalog.tables[$0] }) else { continue }
+      if reviews || change.offer?.isForReview == true || table.table.heal == .review { return table }
+    }
+    return nil
+  }
+
   package init(
     _ purpose: Purpose = .upload, reviews: Bool = false, pace: HealPace = HealPace(), offersMax: Int64? = nil
   ) {
@@ -44,12 +53,11 @@ package final class OfferIntake {
     }
   }
 
-  /// What an offer that would change something waits for; nil: nothing.
+  /// What a request that would bring something back waits for; nil: nothing.
   func wait(of request: StagedRequest, _ catalog: Catalog) -> WaitingReason? {
-    guard purpose == .upload, request.mayWait, let change = request.changes.first, let offer = change.offer,
-      !offer.isVersion, let place = change.table
-    else { return nil }
-    if reviews || offer.isForReview || catalog.tables[place].table.heal == .review { return .review }
+    guard purpose == .upload, request.changes.contains(where: \.givesBack) else { return nil }
+    if needsConsent(request, catalog) != nil { return .review }
+    guard request.mayWait else { return nil }
     if pace.isPaused { return .paused }
     guard let offersMax, !passed.contains(request.ordinal) else { return nil }
     guard Int64(passed.count) < offersMax else { return .rate }
@@ -59,6 +67,12 @@ package final class OfferIntake {
 }
 
 extension StagedRequest {
-  /// The server can hold it: a device makes each offer a request of its own.
-  var mayWait: Bool { isOffer && changes.count == 1 }
+  /// The server can hold it: a device makes each offer a request of its own, and of a lost row that a change of its own makes again it has that
+  /// change with it.
+  var mayWait: Bool { changes.count == 1 && (isOffer || changes[0].givesBack) }
+}
+
+extension StagedChange {
+  /// It brings a lost row back, with what its device has written since or without. A person's delete does not.
+  var givesBack: Bool { offer.map { !$0.isVersion && ($0.written.isEmpty || operation != .delete) } ?? false }
 }

@@ -203,7 +203,7 @@ final class BlockDecision {
       return RefusedRequest(request, refusal, steps, wait: RefusedRequest.Wait(reason))
     }
     guard refusal.reason == .missingParent, request.mayWait,
-      let parent = try evaluation.missingParent(of: request, steps)
+      let parent = try evaluation.awaitedParent(of: request, steps)
     else { return RefusedRequest(request, refusal, steps) }
     return RefusedRequest(request, refusal, steps, wait: RefusedRequest.Wait(.parent, parent))
   }
@@ -221,7 +221,7 @@ final class BlockDecision {
     guard request.mayWait, let reason = wait.reason else {
       return RefusedRequest(request, .blocked, steps, blockedBy: blocker, wait: RefusedRequest.Wait(nil))
     }
-    let parent = try evaluation.missingParent(of: request, steps)
+    let parent = try evaluation.awaitedParent(of: request, steps)
     let own = heals.intake.wait(of: request, rows.catalog) ?? (parent == nil ? reason : .parent)
     return RefusedRequest(
       request, .blocked, steps, blockedBy: blocker,
@@ -240,7 +240,7 @@ final class BlockDecision {
       unit.lastIndex { $0.request.changes.contains { $0.hash == row } }
     }
     let (request, steps) = unit[places.min() ?? unit.count - 1]
-    if unit.count == 1, broken.text.reason == .missingParent, request.isOffer {
+    if unit.count == 1, broken.text.reason == .missingParent, request.mayWait {
       let evaluation = SetEvaluation(rows, upload, departures, heals, now: now)
       return tally.refuse(try refused(request, broken.text, steps, evaluation))
     }

@@ -7,8 +7,18 @@ extension SetEvaluation {
     try missingParent(of: request, steps) != nil
   }
 
-  /// The first row that the request needs and that is not there.
-  func missingParent(of request: StagedRequest, _ steps: [Step]) throws -> (table: Int, key: Key)? {
+  /// The row that a request which the server may hold waits for; nil: it lacks none, or lacks one that its device references since the loss.
+  func awaitedParent(of request: StagedRequest, _ steps: [Step]) throws -> (table: Int, key: Key)? {
+    guard let missing = try missingParent(of: request, steps),
+      request.changes[0].offer?.written.contains(missing.column) != true
+    else { return nil }
+    return (missing.table, missing.key)
+  }
+
+  /// The first row that the request needs and that is not there, and by which column.
+  private func missingParent(
+    of request: StagedRequest, _ steps: [Step]
+  ) throws -> (table: Int, key: Key, column: String)? {
     let catalog = overlay.rows.catalog
     for (change, step) in zip(request.changes, steps) {
       guard let place = change.table, let after = step.after else { continue }
@@ -17,7 +27,7 @@ extension SetEvaluation {
         guard let column = table.place(reference.column), !after[column].isNull,
           let parent = catalog.place(of: reference.table)
         else { continue }
-        if try overlay.peek(parent, [after[column]]) == nil { return (parent, [after[column]]) }
+        if try overlay.peek(parent, [after[column]]) == nil { return (parent, [after[column]], reference.column) }
       }
     }
     return nil

@@ -71,13 +71,13 @@ struct SetEvaluation {
       }
       guard let refusal else { continue }
       takeBack()
-      if refusal.reason == .missingParent, let wait { return .waits(wait) }
+      if refusal.reason == .missingParent, let wait { return waits(request, wait) }
       return refusal
     }
     // What would change nothing has nothing to wait for.
-    if let wait, offers.healed > offersBefore.healed || kept.count > keptBefore {
+    if let wait, offers.healed > offersBefore.healed || offers.conflicts > offersBefore.conflicts {
       takeBack()
-      return .waits(wait)
+      return waits(request, wait)
     }
     if isKept {
       // A request stands or falls as a whole: none of its rows is written, each is kept beside the server's.
@@ -102,6 +102,12 @@ struct SetEvaluation {
       noteChanged(undo)
     }
     return nil
+  }
+
+  /// The server holds requests of one change alone.
+  private func waits(_ request: StagedRequest, _ reason: WaitingReason) -> RefusalText {
+    if !request.mayWait, let table = heals.intake.needsConsent(request, catalog) { return .lost(table) }
+    return .waits(reason)
   }
 
   /// - Parameter undo: rows as they were before each change of a request that is accepted.

@@ -23,6 +23,14 @@ extension RefusalText {
     text.wait = reason
     return text
   }
+
+  /// Of a request of several changes that makes a lost row again: the server can hold one change alone. Its device offers the row by itself.
+  static func lost(_ table: ServerTable) -> RefusalText {
+    RefusalText(
+      .rowDeleted,
+      "The server has lost the row of \(table.name), and its operator has to consent before it comes back. Reapply the change then."
+    )
+  }
 }
 
 /// One change of an upload, taken out of the payload.

@@ -99,7 +99,7 @@ struct Tally {
       for step in refused.steps { refusedRows[step.effect.row] = .some(step.after) }
       return
     }
-    if refused.request.isOffer { settleOffer(refused.request.id) }
+    if refused.request.mayWait { settleOffer(refused.request.id) }
     refusals.append(refused.refusal)
     if refused.request.isOffer, !refused.isRepeated { offers.noteRefused(refused.request, refused.refusal.reason) }
     refusedPlaces[refused.request.id] = refused.request.changes.compactMap(ServerRows.Place.init)
@@ -329,7 +329,7 @@ struct SetDecisions {
   func join(_ tally: inout Tally) {
     for request in accepted {
       tally.accept(request.stamp, request.first, request.last, request.content)
-      if request.isOffer { tally.settleOffer(request.id) }
+      if request.mayWait { tally.settleOffer(request.id) }
     }
     for entry in refused { tally.refuse(entry) }
     for entry in carried { tally.carry(entry.request, entry.steps) }

@@ -51,13 +51,13 @@ struct LostParents {
   private func makeAgain(_ parent: CapturedTable, _ key: Key, _ rows: WorkingRows) throws -> Int64? {
     // One that a request inserted, too, is there already.
     guard try watch.isHeld(parent, key), try rows.load(parent, key).timeline.steps.isEmpty else { return nil }
-    let version = try offers.version(parent, key, isNeeded: true)
+    let version = try offers.neededVersion(parent, key)
     // In place it stands in its table until now; a table that was made anew does not have it.
     let stands = try watch.fate(of: parent, key) == .lost
     let counter =
       try stands ? rows.makeAgainAlone(parent, key) : rows.makeAgain(parent, key, as: watch.was(parent, key))
     guard let counter else { return nil }
-    if let version { try offers.mark(counter, version) }
+    if let version { try offers.mark(counter, version, isForReview: offers.mode(of: parent) == .review) }
     try watch.settle(parent, key)
     return counter
   }

@@ -210,12 +210,23 @@ final class Offers {
   ///
   /// - Parameter isNeeded: a request needs the row, whoever wrote it.
   func version(_ table: CapturedTable, _ key: Key, isNeeded: Bool = false) throws -> LostVersion? {
-    let mode = mode(of: table)
-    guard isOn, mode != .off, context.table(table)?.maintained == .dual, !versions.unproven.contains(table.number),
-      let loss = try isNeeded ? versions.lostCommit(table, key) : ownLoss(table, key, mode)
-    else { return nil }
-    return version(loss)
+    guard offers(table) else { return nil }
+    return isNeeded ? try neededVersion(table, key) : try ownLoss(table, key, mode(of: table)).flatMap(version)
   }
+
+  /// The version of a lost row that a request makes again, whoever wrote it, and whatever `heal` says: what was acknowledged has its rank, or
+  /// it would stand over a newer version of another device's (decision 230).
+  func neededVersion(_ table: CapturedTable, _ key: Key) throws -> LostVersion? {
+    guard mayBeOffered, isOfferable(table) else { return nil }
+    return try versions.lostCommit(table, key).flatMap(version)
+  }
+
+  private func isOfferable(_ table: CapturedTable) -> Bool {
+    context.table(table)?.maintained == .dual && !versions.unproven.contains(table.number)
+  }
+
+  /// `heal` has something of the table offered that no request needs.
+  func offers(_ table: CapturedTable) -> Bool { isOn && mode(of: table) != .off && isOfferable(table) }
 
   private func ownLoss(_ table: CapturedTable, _ key: Key, _ mode: HealMode) throws -> BaseVersions.Loss? {
     guard let lost = try versions.lost(table, key), lost.isOwn || mode == .all else { return nil }
@@ -281,10 +292,7 @@ final class Offers {
   func isOffer(_ counter: Int64) -> Bool { block?.contains(counter) == true || single.contains(counter) }
 
   /// Whether anything of the table may be offered.
-  func mayOffer(_ table: CapturedTable) -> Bool {
-    isOn && order.absence == .lost && mode(of: table) != .off && context.table(table)?.maintained == .dual
-      && !versions.unproven.contains(table.number)
-  }
+  func mayOffer(_ table: CapturedTable) -> Bool { order.absence == .lost && offers(table) }
 
   /// An expression: this commit is of an incarnation that the device knows.
   func isKnown(_ number: String) -> String { "\(number) >= \(incarnations.first?.firstCommit ?? .max)" }

@@ -173,7 +173,7 @@ final class RecoveryMerge: RecoveryRules {
   ) throws {
     if case .update? = first?.change, isWritable(change.table), !change.endsWithDelete {
       try watch.settle(change.table, change.key)
-      let version = try offers.version(change.table, change.key, isNeeded: true)
+      let version = try offers.neededVersion(change.table, change.key)
       guard let made = try rows.makeAgain(change.table, change.key) else { return }
       remade.insert(made)
       guard let version, let first, case .update(let news) = first.change else { return }
@@ -182,8 +182,10 @@ final class RecoveryMerge: RecoveryRules {
         offers.keep(first.seq)
       } else {
         let written = news.keys.sorted()
-        let was = change.old.map { old in written.map { old[$0] } } ?? []
-        try offers.mark(first.seq, version, written: written, was: was)
+        // Where nothing is offered by itself, whoever takes the change back takes the row along.
+        let was = offers.offers(change.table) ? change.old.map { old in written.map { old[$0] } } ?? [] : []
+        let isForReview = offers.mode(of: change.table) == .review
+        try offers.mark(first.seq, version, written: written, was: was, isForReview: isForReview)
       }
     } else {
       try rows.setBase(change.table, change.key, nil)
