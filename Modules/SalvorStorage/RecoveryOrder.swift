@@ -76,6 +76,9 @@ public struct RecoveryOrder: Sendable, Hashable {
   public var copy: String?
   /// Which lost rows become offers (semantics 10). The others are kept in the archive, and may be offered under another setting.
   public var heal: HealMode
+  /// The server may have settled what waits here, and remembers it no more (semantics 9, client-rewound): it leaves the queue, whatever
+  /// `requests` says.
+  public var isOutcomeUnknown = false
   /// The server takes offers. Where it does not, nothing is offered, now or later.
   public var takesOffers = true
   /// The server's incarnations that made commits after the shared one: versions of the rows that come are of them.
@@ -106,6 +109,20 @@ public struct RecoveryOrder: Sendable, Hashable {
     self.removedShareMax = removedShareMax
     self.keepsBeforeImages = keepsBeforeImages
     self.copy = copy
+  }
+}
+
+extension RecoveryOrder {
+  /// What the archive says of the requests that leave the queue; nil: they stay.
+  public var discarded: (reason: String, message: String)? {
+    if isOutcomeUnknown {
+      return (
+        ErrorCode.outcomeUnknown.rawValue,
+        "The database was put back from a copy that is older than what the server remembers of uploads: this change may have been sent and accepted before. Compare it with the row; reapply it, or delete the entry."
+      )
+    }
+    return requests == .discard
+      ? ("discarded", "A recovery discarded this change. Reapply it, or delete the entry.") : nil
   }
 }
 

@@ -22,11 +22,16 @@ struct RecoveryFetch {
   static func absence(_ incident: Incident) -> RecoveryOrder.Absence {
     let (facts, state) = (incident.facts, incident.status.state)
     if incident.parting != nil { return .lost }
-    guard incident.reason == .historyTrimmed || incident.reason == .operatorRequested, facts.shared == nil,
+    guard [.historyTrimmed, .operatorRequested, .clientRewound].contains(incident.reason), facts.shared == nil,
       state.serverID == facts.server
     else { return .lost }
-    let newest = state.groups.compactMap { $0.cursor?.number }.max() ?? 0
-    return newest < facts.trimmed ? .deleted : .lost
+    return isForgotten(incident) ? .deleted : .lost
+  }
+
+  /// The server no longer keeps what it made after all that this device has seen: tombstones, and which requests it settled.
+  static func isForgotten(_ incident: Incident) -> Bool {
+    let newest = incident.status.state.groups.compactMap { $0.cursor?.number }.max() ?? 0
+    return newest < incident.facts.trimmed
   }
 
   /// `Incident.parting`: the incarnations say where histories parted, however much of the change log is kept.

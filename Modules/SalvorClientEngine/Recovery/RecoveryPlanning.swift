@@ -204,8 +204,13 @@ struct RecoveryPlanning {
     journal.isByHand = isByHand || run.journal.isByHand || [.required, .waiting].contains(run.journal.state)
     journal.demand = incident.facts.demand ?? (run.journal.state == .none ? nil : run.journal.demand)
     journal.newRemoteID = RemoteID(from: configuration.random)
-    let report = try await store.rehearse(
-      run.order(requests, .nothing, incident, starts, groups, journal, config))
+    let order = run.order(requests, .nothing, incident, starts, groups, journal, config)
+    let report = try await store.rehearse(order)
+    if order.isOutcomeUnknown, incident.status.queued > 0 {
+      plan.notes.append(
+        "The copy is older than what the server remembers of uploads (its commit \(incident.facts.trimmed)): what waits here may have been accepted before, and goes to the archive as outcome-unknown."
+      )
+    }
     plan.counts = report.counts
     plan.rowsToFetch = report.counts.upserts
     plan.bytes = bytes

@@ -507,6 +507,8 @@ struct RecoveryRun {
       copy: journal.backup, heal: configuration.recovery.heal,
       incarnations: incident.facts.incarnations.filter { $0.firstCommit > incident.parting ?? 0 })
     order.takesOffers = incident.facts.heals
+    let isRewound = incident.reason == .clientRewound || incident.status.state.isOlderThanIdentityFile
+    order.isOutcomeUnknown = isRewound && RecoveryFetch.isForgotten(incident)
     return order
   }
 

@@ -51,14 +51,14 @@ struct ClientRecovery {
     let constraints = try Constraints(content.schema, softForeignKeys: false)
     var arrivals = try content.arrivals(in: payloads)
     leaveOutUnasked(&arrivals)
-    let keepsRequests = order.rebuild == .nothing && order.requests == .keep
+    let keepsRequests = order.rebuild == .nothing && order.discarded == nil
     _ = content.takeBases(arrivals, keepsDropped: keepsRequests, leftToo: true)
     try content.dropStaleChildren(constraints, downloaded: Set(order.groups.map(\.name)), isRecovery: true)
     rememberLost()
     if keepsRequests { replaceOlderOffers(arrivals, downloaded: Set(order.groups.map(\.name))) }
     judgeRows(arrivals)
     cut(arrivals)
-    if order.requests == .discard { discardRequests() }
+    if let discarded = order.discarded { discardRequests(discarded.reason, discarded.message) }
     if order.rebuild == .nothing {
       mergeRequests()
     } else {

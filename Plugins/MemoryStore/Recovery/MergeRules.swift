@@ -4,9 +4,9 @@ import SalvorStorage
 /// What becomes of the requests (semantics 9, *Merge rules*).
 extension ClientRecovery {
   /// They leave the queue and are in the archive.
-  mutating func discardRequests() {
+  mutating func discardRequests(_ reason: String, _ message: String) {
     for index in content.requests.indices where content.requests[index].state != .kept {
-      archive(index, reason: "discarded", "A recovery discarded this change. Reapply it, or delete the entry.")
+      archive(index, reason: reason, message)
     }
   }
 

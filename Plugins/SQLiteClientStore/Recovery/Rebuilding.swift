@@ -65,7 +65,7 @@ final class Rebuilding {
   /// All requests leave for the archive; the application's triggers see that its rows are others then.
   private func showBases() throws {
     var move = Move()
-    move.discarded = RecoveryMerge.discarded
+    move.discarded = order.discarded
     move.returnsDisplaced = false
     move.movesClientRows = false
     try context.settle(move)

@@ -46,7 +46,7 @@ final class RecoveryMerge: RecoveryRules {
   }
 
   /// In place, and with the requests that wait: a row that they need stays until they are sent.
-  var keepsRequests: Bool { order.rebuild == .nothing && order.requests == .keep }
+  var keepsRequests: Bool { order.rebuild == .nothing && order.discarded == nil }
 
   /// The newest commit that both sides have; nil: any that the device knows.
   var sharedMax: Int64? { order.shared ?? (order.absence == .lost ? 0 : nil) }
@@ -62,13 +62,8 @@ final class RecoveryMerge: RecoveryRules {
     let watch = try BaseWatch(context, order, versions, rows.index)
     self.watch = watch
     offered = try OfferedRows(context, offers, versions, watch)
-    if order.requests == .discard { try rows.discardAll(Self.discarded.reason, Self.discarded.message) }
+    if let discarded = order.discarded { try rows.discardAll(discarded.reason, discarded.message) }
   }
-
-  /// What the archive says of requests that a recovery discards.
-  static let discarded = (
-    reason: "discarded", message: "A recovery discarded this change. Reapply it, or delete the entry."
-  )
 
   // MARK: When all lines are read
 
