@@ -112,7 +112,8 @@ public protocol ClientStore: RequestKeeping, ClientBlobs {
   ) async throws -> Answer
 
   /// What applications have written since the change `counter`: asked often by a watching client, cheap where nothing was
-  /// written, and never in the way of what the store is doing. A store that looks at a log may name more groups.
+  /// written, and never in the way of what the store is doing. A store that looks at a log may name more groups. Where the counter is beyond
+  /// the newest change, or another file has taken the database's place, it is not what it was: every group is named.
   func captured(after counter: Int64) async throws -> CapturedChanges
 }
 

@@ -49,6 +49,52 @@ private final class SkippedTables {
 }
 
 extension SQLiteConnection {
+  /// Calls `body` with each row that a changeset is of: its table, and the values of its key by the places of their columns in the table.
+  public func eachRow(of changeset: [UInt8], _ body: (_ table: String, _ key: [Int: Value]) throws -> Void) throws {
+    var changeset = changeset
+    try changeset.withUnsafeMutableBytes { bytes in
+      var rows: OpaquePointer?
+      let code = sqlite3changeset_start(&rows, Int32(bytes.count), bytes.baseAddress)
+      guard code == SQLITE_OK, let rows else { throw SalvorError.sqlite(code, database, file: path) }
+      defer { sqlite3changeset_finalize(rows) }
+      while true {
+        let code = sqlite3changeset_next(rows)
+        if code == SQLITE_DONE { return }
+        guard code == SQLITE_ROW else { throw SalvorError.sqlite(code, database, file: path) }
+        var (name, count, operation, indirect): (UnsafePointer<CChar>?, Int32, Int32, Int32) = (nil, 0, 0, 0)
+        sqlite3changeset_op(rows, &name, &count, &operation, &indirect)
+        var isKey: UnsafeMutablePointer<UInt8>?
+        sqlite3changeset_pk(rows, &isKey, nil)
+        guard let name, let isKey else { continue }
+        var key: [Int: Value] = [:]
+        for column in 0..<Int(count) where isKey[column] != 0 {
+          var value: OpaquePointer?
+          if operation == SQLITE_INSERT {
+            sqlite3changeset_new(rows, Int32(column), &value)
+          } else {
+            sqlite3changeset_old(rows, Int32(column), &value)
+          }
+          key[column] = Self.copied(value)
+        }
+        try body(String(cString: name), key)
+      }
+    }
+  }
+
+  private static func copied(_ value: OpaquePointer?) -> Value {
+    let count = Int(sqlite3_value_bytes(value))
+    switch sqlite3_value_type(value) {
+    case SQLITE_INTEGER: return .integer(sqlite3_value_int64(value))
+    case SQLITE_FLOAT: return .real(sqlite3_value_double(value))
+    case SQLITE_TEXT:
+      guard let text = sqlite3_value_text(value) else { return .text("") }
+      return .text(String(decoding: UnsafeBufferPointer(start: text, count: count), as: UTF8.self))
+    case SQLITE_BLOB:
+      return .blob(Array(UnsafeRawBufferPointer(start: sqlite3_value_blob(value), count: count)))
+    default: return .null
+    }
+  }
+
   /// Puts back what a changeset recorded, in a transaction or as one. Rows that have changed since take their
   /// before-image; what is gone since and was only updated stays gone. Where a row made since is in the way by another
   /// unique key, it throws `cannot-stand` and nothing is changed.

@@ -34,6 +34,41 @@ struct HealingCopiesTests {
     #expect(try await device.open().status().queued > 0, "it has sent nothing")
   }
 
+  @Test("before-images are put back while the offers of their recovery wait, and what was lost is offered after that")
+  func imagesBesideOffers() async throws {
+    let fleet = try Fleet()
+    try await fleet.start()
+    let a = try fleet.device("a")
+    try await a.write("INSERT INTO site (id, name) VALUES ('s0', 'Zero')")
+    try await synchronize([a])
+    try await fleet.backup("night")
+    try await a.write(
+      "UPDATE site SET seats = 7 WHERE id = 's0'", "INSERT INTO site (id, name) VALUES ('s1', 'lost')",
+      "INSERT INTO visit (id, site_id) VALUES ('v1', 's1')")
+    try await synchronize([a])
+    await a.close()
+    try await fleet.restore("night")
+    try fleet.serverConnection().execute("UPDATE site SET city = 'Hull' WHERE id = 's0'")
+    try await recoverAlone(fleet, a)
+    let rows = try a.rows("visit")
+    try await a.write("INSERT INTO visit (id, site_id) VALUES ('v2', 's1')")
+    let backup = try #require(try await a.open().backups().first)
+    #expect(backup.content == .beforeImages)
+    try await a.open().restoreBackup(backup.id)
+    #expect(try a.rows("visit") == rows)
+    #expect(try await a.open().errorArchive().map(\.key) == [["v2"]])
+    // A second reset against one history, with no synchronization between them, is a person's.
+    let stopped = try await a.sync()
+    #expect(stopped.exitCode == 5)
+    let token = stopped.recovery?.token
+    #expect(try await a.open().recover(strategy: "recover-unsynced-changes", token: token).error == nil)
+    for _ in 0..<3 { try await synchronize([a]) }
+    try fleet.expectEqual(["site", "visit"], [a])
+    #expect(try site(fleet, "s0") == ["s0", "Zero", "Hull", 7])
+    #expect(try site(fleet, "s1") == ["s1", "lost", .null, 0])
+    #expect(try fleet.serverRows("visit").map { $0[0] } == ["v1"])
+  }
+
   @Test(
     "copies of two histories come in turns, and a device only recovers from one of them, or synchronizes with each: nothing is forgotten",
     arguments: [true, false])

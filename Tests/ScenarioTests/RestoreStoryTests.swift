@@ -75,6 +75,35 @@ struct RestoreStoryTests {
   }
 
   @Test(
+    "a row that before-images put back is as of its own commit: a restored server does not take its older values for newer ones"
+  )
+  func olderThanItsNewestCommit() async throws {
+    let fleet = try Fleet()
+    try await fleet.start()
+    try fleet.serverConnection().execute("INSERT INTO site (id, name, seats) VALUES ('s0', 'Zero', 40)")
+    let a = try fleet.device("a", recovery: "heal: \"all\"")
+    let b = try fleet.device("b", recovery: "heal: \"all\"")
+    for device in [a, b] { #expect(try await device.sync().error == nil) }
+    try await fleet.backup("night")
+    // A recovery that changes the row.
+    try await b.write("UPDATE site SET seats = 1 WHERE id = 's0'")
+    try await b.sync()
+    #expect(try await fleet.server?.engine.demandReset(of: try await a.open().status().state.remoteID) == true)
+    #expect(try await a.sync().outcome == .recovered)
+    let backup = try #require(try await a.open().backups().first)
+    #expect(backup.content == .beforeImages)
+    try await b.write("UPDATE site SET seats = 2 WHERE id = 's0'")
+    try await b.sync()
+    try await a.sync()
+    try await a.open().restoreBackup(backup.id)
+    try await fleet.restore("night")
+    for _ in 0..<3 { for device in [a, b] { #expect(try await device.sync().error == nil) } }
+    try fleet.expectEqual(["site"], [a, b])
+    #expect(try fleet.serverRows("site").first { $0[0] == "s0" }?[3] == 2)
+    await fleet.stop()
+  }
+
+  @Test(
     "a row of another device that was edited and deleted offline stays deleted after a restore, whoever comes first",
     arguments: [["a", "b"], ["b", "a"]], [true, false])
   func deletedOffline(order: [String], edits: Bool) async throws {

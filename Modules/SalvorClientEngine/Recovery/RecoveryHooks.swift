@@ -12,6 +12,11 @@ extension RecoveryRun {
     await exchange.leave(incident.facts)
     let message =
       "beforeReset failed, so nothing was touched: \(failure.message) Correct the hook; the next sync tries again."
+    // A copy of what was not touched is of no use.
+    if !hasForgotten, let copy = journal.backup {
+      _ = try await store.deleteBackup(copy)
+      journal.backup = nil
+    }
     stopped = RecoverySummary(waiting: journal)
     // By hand nothing else may ask for it.
     if !journal.isByHand { try await store.setRecoveryRequired(incident.reason, message: message) }
@@ -19,8 +24,6 @@ extension RecoveryRun {
       journal.beforeReset = .pending
       try await save()
     } else {
-      // A copy of what was not touched is of no use.
-      if let copy = journal.backup { _ = try await store.deleteBackup(copy) }
       try await rest(attempts: journal.attempts, demand: nil)
     }
     throw SalvorError(.recoveryRequired, message, context: ["reason": incident.reason.rawValue])

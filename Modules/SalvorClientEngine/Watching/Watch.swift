@@ -270,7 +270,7 @@ private struct LocalLook {
     while !Task.isCancelled {
       let now = configuration.clock.now()
       // While the database is not open, as within some recoveries, there is nothing to see.
-      if let found = try? await captured(after: counter) {
+      if let found = try? await configuration.store.captured(after: counter) {
         if !found.groups.isEmpty {
           broadcast.send(.captured(groups: found.groups))
           inbox.add(found.groups)
@@ -281,11 +281,5 @@ private struct LocalLook {
       let pause = now < busyUntil ? Self.busyMilliseconds : Self.quietMilliseconds
       try? await configuration.clock.sleep(milliseconds: pause)
     }
-  }
-
-  /// After a recovery that made the database anew, counters begin anew.
-  private func captured(after counter: Int64) async throws -> CapturedChanges {
-    let found = try await configuration.store.captured(after: counter)
-    return found.counter < counter ? try await configuration.store.captured(after: 0) : found
   }
 }

@@ -21,6 +21,10 @@ extension ClientStoreContract {
       try expectEqual(
         try await bench.store.captured(after: second.counter), CapturedChanges(counter: second.counter),
         "what was written since")
+      try expectEqual(
+        try await bench.store.captured(after: second.counter + 1),
+        CapturedChanges(counter: second.counter, groups: ["first", "second"]),
+        "the groups of a database that was put back")
     },
     on(
       ContractSchemas.groups, "what a sync changes is nothing that an application wrote",

@@ -390,6 +390,9 @@ public actor MemoryClientStore: ClientStore {
   /// The groups of tables with a change of a greater counter that is in the queue, the archive or an open group.
   public func captured(after counter: Int64) throws -> CapturedChanges {
     let state = try read()
+    if counter > state.counter {
+      return CapturedChanges(counter: state.counter, groups: Set(state.schema.groups.map(\.name)))
+    }
     let changes = state.requests.flatMap(\.changes) + (state.openGroup?.statements.flatMap { $0 } ?? [])
     return CapturedChanges(
       counter: state.counter,

@@ -396,7 +396,6 @@ struct ClientRecovery {
     guard table.maintained == .dual else { return (.serverMaintained, nil) }
     let number = version(of: name)
     guard order.absence == .lost, number > order.shared ?? 0,
-      order.rebuild == .nothing || before.baseChanges.contains(where: { $0.row == name }),
       let incarnation = before.incarnations.last(where: { $0.firstCommit > 0 && $0.firstCommit <= number })
     else { return (.unknownVersion, nil) }
     let isOwn = isOwnLoss(name)

@@ -193,8 +193,6 @@ extension ClientRecovery {
   }
 
   private func isOffered(_ name: RowName) -> Bool {
-    // A table that is made anew forgets when it came.
-    if order.rebuild != .nothing, !before.baseChanges.contains(where: { $0.row == name }) { return false }
     return mode(of: name.table) == .all || replaced.contains(name)
       || before.baseChanges.contains { $0.row == name && $0.isOwn && $0.version > order.shared ?? 0 }
   }

@@ -89,7 +89,9 @@ struct BeforeImages {
           context: ["file": description.backup.path])
       }
       let goes = try incarnationsThatGo(with: description)
-      if let commit = description.commit, goes?.isEmpty != true {
+      if let commit = description.commit, goes?.isEmpty == true {
+        try forgetLaterVersions(of: bytes, after: commit)
+      } else if let commit = description.commit {
         // Commits heard of since belong to the history that goes: kept, they would pass for the point where both parted.
         try connection.run("DELETE FROM salvor_commit WHERE number > ?1", .integer(commit))
         // Versions of rows likewise: they would pass for lost ones of the history that is put back.
@@ -118,6 +120,24 @@ struct BeforeImages {
     try connection.setState(.wentBack, .integer(1))
     for table in BlobStaging.stagingTables { try connection.run("DELETE FROM \(table)") }
     try connection.clearStaged()
+  }
+
+  /// What changed these rows since the recovery goes: they are not as of those commits any more.
+  private func forgetLaterVersions(of changeset: [UInt8], after commit: Int64) throws {
+    let tables = try Dictionary(
+      uniqueKeysWithValues: context.catalog.tables.map { table in
+        let columns = try connection.tableShape(table.name)?.columns.map(\.name.folded) ?? []
+        return (table.name.folded, (table, places: table.key.compactMap { columns.firstIndex(of: $0.name.folded) }))
+      })
+    try connection.eachRow(of: changeset) { name, key in
+      guard let (table, places) = tables[name.folded] else { return }
+      let values = places.compactMap { key[$0] }
+      guard values.count == table.keyCount else { return }
+      let isRow = table.keySlots.map { "v\($0) = ?\($0 + 3)" }.joined(separator: " AND ")
+      try connection.run(
+        "DELETE FROM salvor_history WHERE t = ?1 AND version > ?2 AND \(isRow)",
+        [.integer(table.number), .integer(commit)] + values)
+    }
   }
 
   /// The incarnations heard of since, where one of them took the place of what this device had seen: a lost version would pass for one of

@@ -176,6 +176,11 @@ final class Settling {
   private func index() throws -> LogIndex { try opened?.index ?? LogIndex(context) }
 
   private func keep(after start: Int64) throws {
+    // What a recovery offers was so before it: it is put back with the rest.
+    let offers = try connection.rows(
+      "SELECT seq FROM salvor_offer WHERE seq > ?1 AND written IS NULL ORDER BY seq", .integer(start)
+    ).compactMap { $0[0].integer }.map { RequestRange(first: $0, last: $0) }
+    try rows().remove(offers, areBases: true)
     var kept: [RequestRange] = []
     while let seq = try connection.integer(
       "SELECT min(seq) FROM salvor_log WHERE seq > ?1 AND op IN \(StoreContext.changeOperations)", .integer(start))

@@ -121,8 +121,10 @@ extension WorkingRows {
 
   /// Takes requests out of the rows and the log for good.
   ///
-  /// - Parameter leaving: in order.
-  func remove(_ leaving: [RequestRange]) throws {
+  /// - Parameters:
+  ///   - leaving: in order.
+  ///   - areBases: the rows stay as these have made them.
+  func remove(_ leaving: [RequestRange], areBases: Bool = false) throws {
     guard !leaving.isEmpty else { return }
     let refs = try loadRows(of: leaving)
     let last = try context.connection.lastCounter()
@@ -137,8 +139,11 @@ extension WorkingRows {
       for step in work.timeline.steps where leaving.holding(step.seq) != nil {
         try index.remove(work.table, work.key, seq: step.seq)
       }
+      var left = RowTimeline(
+        base: work.timeline.base, steps: areBases ? work.timeline.steps.filter { leaving.holding($0.seq) != nil } : [])
+      left.rebase(on: left.base)
       work.timeline.steps.removeAll { leaving.holding($0.seq) != nil }
-      work.timeline.rebase(on: work.timeline.base)
+      work.timeline.rebase(on: left.current)
       try put(work, ref)
     }
   }

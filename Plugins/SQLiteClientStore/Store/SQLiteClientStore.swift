@@ -51,6 +51,8 @@ public actor SQLiteClientStore: ClientStore {
   var checkedSchema: Int64 = -1
   /// The last one that `captured` has told of.
   var toldSchema: Int64 = -1
+  /// The file in the place of this one that a watching client was told of last.
+  var toldFile: FileIdentity?
   /// Where there is no file to put it beside.
   var journalInMemory: [UInt8]?
 

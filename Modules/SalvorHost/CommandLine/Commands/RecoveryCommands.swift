@@ -79,17 +79,22 @@ extension Command {
     arguments: ["ID"]
   ) { invocation in
     let client = try await invocation.makeClient()
-    guard try await client.backups().contains(where: { $0.id == invocation.arguments[0] }) else {
+    let known = try await client.backups().map(\.id)
+    guard known.contains(invocation.arguments[0]) else {
       throw SalvorError(.notFound, "There is no backup \(invocation.arguments[0]). salvor backups lists them.")
     }
     let before = try await client.restoreBackup(invocation.arguments[0])
+    let left = Set(try await client.backups().map(\.id))
+    let used = known.filter { !left.contains($0) }
     await client.close()
     let terminal = invocation.terminal
-    terminal.json(["restored": .string(invocation.arguments[0]), "copy": before.map { .string($0.id) } ?? .null])
+    terminal.json(["restored": .string(invocation.arguments[0]), "copy": before.map { .string($0.id) } ?? .null,
+      "used": .array(used.map(JSONValue.string))])
     terminal.say("restored \(invocation.arguments[0]); the next sync finds the database rewound")
     terminal.say(
       before.map { "what was there before is the backup \($0.id)" }
         ?? "what was changed since the backup is in the error archive: salvor errors")
+    if !used.isEmpty { terminal.say("used up, with the recoveries that they undo: \(used.joined(separator: ", "))") }
     return 0
   }
 

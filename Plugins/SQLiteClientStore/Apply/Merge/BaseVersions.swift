@@ -205,7 +205,7 @@ final class BaseVersions {
     if let entry = try entry(table, key) {
       return Loss(number: entry.version, isOwn: entry.wrote == 1, origin: entry.origin)
     }
-    let whole = try context.connection.cameWhole(context.group(of: table.number))
+    let whole = whole[table.number] ?? 0
     return whole > order.shared ?? 0 ? Loss(number: whole) : nil
   }
 
@@ -213,7 +213,7 @@ final class BaseVersions {
   func lostBefore(_ table: CapturedTable, _ key: Key) throws -> Loss? {
     guard order.absence == .lost else { return nil }
     let entry = try entryBefore(table, key)
-    let number = try entry?.version ?? context.connection.cameWhole(context.group(of: table.number))
+    let number = entry?.version ?? whole[table.number] ?? 0
     guard number > order.shared ?? 0 else { return nil }
     return Loss(number: number, isOwn: entry?.wrote == 1, origin: entry?.origin)
   }
@@ -239,7 +239,7 @@ final class BaseVersions {
 
   /// The lost commits of rows, as `lost` says them: an expression of the entry (alias `s`), and a condition.
   func lostNumber(_ table: CapturedTable) throws -> (number: String, isLost: String) {
-    let whole = try context.connection.cameWhole(context.group(of: table.number))
+    let whole = whole[table.number] ?? 0
     let number = "coalesce(s.version, \(whole))"
     guard let shared = order.shared else { return (number, "(s.version IS NOT NULL OR \(whole) > 0)") }
     return (number, "\(number) > \(shared)")
