@@ -95,6 +95,20 @@ import Testing
     } throws: { "\($0)".contains("k.t_id") && "\($0)".contains("in 1 rows") }
   }
 
+  @Test("a DATETIME column for timestamp is named at each start, with what fits")
+  func numericTimestamps() async throws {
+    let schema = Schema(tables: [
+      Table("t", primaryKey: ["id"], columns: [Column("id", .text), Column("made", .timestamp, nullable: true)])
+    ])
+    let desk = try await ServerDesk(schema, before: "CREATE TABLE t (id TEXT NOT NULL PRIMARY KEY, made DATETIME)")
+    func named() -> Int {
+      desk.log.all.count { $0.contains("t.made is DATETIME in the server's table") && $0.contains("Declare the column TEXT") }
+    }
+    #expect(named() == 1, "\(desk.log.all)")
+    try await desk.restart()
+    #expect(named() == 2, "\(desk.log.all)")
+  }
+
   @Test("a table that joins the schema later with rows brings its group whole; an empty one brings nothing")
   func laterTable() async throws {
     let desk = try await ServerDesk(Schema(tables: [Table("a", primaryKey: ["id"], columns: [Column("id", .text)])]))

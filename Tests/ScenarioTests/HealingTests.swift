@@ -511,4 +511,22 @@ struct HealingSwitchedOnTests {
     try fleet.expectEqual(tables, [a])
     #expect(try await a.open().errorArchive() == [])
   }
+
+  @Test(
+    "rows that came with a first download are offered where tables are made anew, too",
+    arguments: ["recreate", "copy-and-resubscribe", "recover-unsynced-changes"])
+  func firstDownload(strategy: String) async throws {
+    let (fleet, a, _) = try await fleet()
+    try await a.write("INSERT INTO site (id, name) VALUES ('new', 'of a')", "UPDATE site SET seats = 1 WHERE id = 's3'")
+    try await synchronize([a])
+    let before = try fleet.serverRows("site")
+    let c = try fleet.device("c", recovery: "heal: \"all\"")
+    try await synchronize([c], times: 1)
+    try await fleet.restore("night")
+    #expect(try await c.open().recover(strategy: strategy).error == nil)
+    try await synchronize([c])
+    #expect(try fleet.serverRows("site") == before)
+    try fleet.expectEqual(["site"], [c])
+    #expect(try await c.open().errorArchive() == [])
+  }
 }

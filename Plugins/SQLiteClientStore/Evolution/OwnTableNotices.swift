@@ -19,12 +19,7 @@ extension Opening {
           "\(table.name) (\(columns)) references \(parent.name) in this device's table, and the schema does not say so: where the server deletes a row of \(parent.name), this device loses the rows of \(table.name) that reference it, and the server keeps them. Declare it in the schema (references), or make the table here without it (between salvor capture pause and resume)."
         )
       }
-      for column in table.travelling where column.type == .timestamp {
-        guard let found = shape.column(column.name), found.affinity == .numeric else { continue }
-        notices.append(
-          "\(table.name).\(column.name) is \(found.declaredType) in this device's table, timestamp in the schema: SQLite makes a number of a text there that looks like one ('2024', '20240101'), and the server keeps the text. Texts like '2024-05-01T10:00:00Z' stay as they are. Declare the column TEXT where others are written."
-        )
-      }
+      notices += shape.numericTimestamps(of: table, in: "this device's table", other: "the server keeps")
     }
     return notices
   }

@@ -240,6 +240,7 @@ struct Installation {
         table, schema: schema, number: number, generation: generation, uniqueIndexes: shape.sharedIndexes,
         columnNumbers: try columnNumbers(of: table, number), dialect: connection.dialect)
       notices += made.note(shape.actingKeys(schema), schema)
+      notices += shape.numericTimestamps(of: table, in: "the server's table", other: "devices keep")
       let isOpen = !shape.hasRowidKey && !shape.withoutRowid
       made.lax = made.placesNeverNull { name in
         shape.column(name)?.notNull == false && (isOpen || !table.primaryKey.contains(name))
