@@ -87,6 +87,8 @@ public struct ServerRestoration: Sendable, Hashable {
   public var before: String?
   /// The number of the newest commit that the database's surroundings remember; nil: they remember none of this server.
   public var remembered: Int64?
+  /// The copy had been forgotten: devices need no longer keep what a restore of it loses.
+  public var isForgotten = false
   /// What was restored, and what it has taken the place of.
   public init(server: ServerID, head: Commit, database: String, before: String?, remembered: Int64?) {
     self.server = server

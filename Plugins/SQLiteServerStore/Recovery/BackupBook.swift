@@ -85,13 +85,19 @@ struct BackupBook {
 
   // MARK: The file
 
-  /// Whether the file at `path` is another than the one that `backup` wrote there last, as the file beside the database has it. False, too,
-  /// where none was written there.
-  static func hasChanged(_ path: String, listedBeside database: String) throws -> Bool {
+  /// What the file beside the database says of a copy.
+  enum Listing {
+    case unlisted
+    /// `backup` has written another file there last.
+    case changed
+    case known(isForgotten: Bool)
+  }
+
+  static func listing(of path: String, beside database: String) throws -> Listing {
     let absolute = absolute(path)
-    let listed = try lines(of: database + suffix).backups.filter { $0.path == absolute }
-    guard let last = listed.max(by: { $0.time < $1.time }) else { return false }
-    return try digest(of: path) != last.digest
+    let (backups, forgotten) = try lines(of: database + suffix)
+    guard let last = backups.filter({ $0.path == absolute }).max(by: { $0.time < $1.time }) else { return .unlisted }
+    return try digest(of: path) == last.digest ? .known(isForgotten: forgotten.contains(last.id)) : .changed
   }
 
   private func lines() throws -> (backups: [RecordedBackup], forgotten: Set<String>) { try Self.lines(of: file) }

@@ -21,7 +21,8 @@ struct Restoration {
 
   func run() throws -> ServerRestoration {
     try refuseItself()
-    if try BackupBook.hasChanged(source, listedBeside: path) {
+    let listing = try BackupBook.listing(of: source, beside: path)
+    if case .changed = listing {
       throw SalvorError(
         .usage,
         "\(source) is not as salvor server backup has written it: its SHA-256 is another. It is damaged, or something else was written there. Nothing was changed. Restore another copy; or, if this one is meant as it is, a copy of it under another name.",
@@ -40,9 +41,11 @@ struct Restoration {
     let (server, head) = try identity(placed)
     let before = Files.exists(path) ? try replace(with: placed, server) : try place(placed, server)
     FileSystem.syncFolder(of: path)
-    return ServerRestoration(
+    var done = ServerRestoration(
       server: server, head: head, database: path, before: before,
       remembered: remembered.flatMap { $0.server == server ? $0.commit.number : nil })
+    if case .known(let isForgotten) = listing { done.isForgotten = isForgotten }
+    return done
   }
 
   /// What the file beside the database says.

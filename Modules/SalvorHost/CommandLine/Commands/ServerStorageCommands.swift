@@ -203,6 +203,7 @@ extension Command {
       "restored": .string(invocation.arguments[0]), "database": .string(done.database),
       "before": done.before.map(JSONValue.string) ?? .null, "server": .string(done.server.text),
       "head": .integer(done.head.number), "remembered": done.remembered.map(JSONValue.integer) ?? .null,
+      "forgotten": .bool(done.isForgotten),
     ])
     terminal.say("restored \(done.database) to commit \(done.head.number)")
     if let before = done.before { terminal.say("the database before is \(before)") }
@@ -210,6 +211,11 @@ extension Command {
       let count = remembered - done.head.number
       let missing = count == 1 ? "1 commit is" : "\(grouped(count)) commits are"
       terminal.say("\(missing) not in it: devices that have seen more recover at their next sync")
+    }
+    if done.isForgotten {
+      terminal.say(
+        "this copy had been forgotten (salvor server backups --forget): devices may have let go of what they kept for it, and then it does not come back. The database before has it."
+      )
     }
     return 0
   }
