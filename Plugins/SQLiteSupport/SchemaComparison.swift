@@ -216,7 +216,9 @@ extension TableShape {
   ///   - other: who has the text as it was written.
   public func numericTimestamps(of table: Table, in place: String, other: String) -> [String] {
     table.travelling.compactMap { column in
-      guard column.type == .timestamp, let found = self.column(column.name), found.affinity == .numeric else { return nil }
+      guard column.type == .timestamp, let found = self.column(column.name), found.affinity == .numeric else {
+        return nil
+      }
       return
         "\(table.name).\(column.name) is \(found.declaredType) in \(place), timestamp in the schema: SQLite makes a number of a text there that looks like one ('2024', '20240101'), and \(other) the text. Texts like '2024-05-01T10:00:00Z' stay as they are. Declare the column TEXT where others are written."
     }

@@ -102,7 +102,9 @@ import Testing
     ])
     let desk = try await ServerDesk(schema, before: "CREATE TABLE t (id TEXT NOT NULL PRIMARY KEY, made DATETIME)")
     func named() -> Int {
-      desk.log.all.count { $0.contains("t.made is DATETIME in the server's table") && $0.contains("Declare the column TEXT") }
+      desk.log.all.count {
+        $0.contains("t.made is DATETIME in the server's table") && $0.contains("Declare the column TEXT")
+      }
     }
     #expect(named() == 1, "\(desk.log.all)")
     try await desk.restart()

@@ -88,8 +88,10 @@ extension Command {
     let used = known.filter { !left.contains($0) }
     await client.close()
     let terminal = invocation.terminal
-    terminal.json(["restored": .string(invocation.arguments[0]), "copy": before.map { .string($0.id) } ?? .null,
-      "used": .array(used.map(JSONValue.string))])
+    terminal.json([
+      "restored": .string(invocation.arguments[0]), "copy": before.map { .string($0.id) } ?? .null,
+      "used": .array(used.map(JSONValue.string)),
+    ])
     terminal.say("restored \(invocation.arguments[0]); the next sync finds the database rewound")
     terminal.say(
       before.map { "what was there before is the backup \($0.id)" }
