@@ -241,6 +241,17 @@ final class Device {
   }
 }
 
+/// Each of them, one after the other, so many times: none may end with an error.
+func synchronize(_ devices: [Device], times: Int = 1, sourceLocation: SourceLocation = #_sourceLocation) async throws {
+  for _ in 0..<times {
+    for device in devices {
+      let report = try await device.sync()
+      #expect(
+        report.error == nil, "\(device.name): \(String(describing: report.error))", sourceLocation: sourceLocation)
+    }
+  }
+}
+
 func temporaryDirectory() throws -> String {
   var template = Array("/tmp/salvor-scenario-XXXXXX".utf8CString)
   guard mkdtemp(&template) != nil else { throw SalvorError(.failed, "no temporary directory") }

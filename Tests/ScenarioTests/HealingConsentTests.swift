@@ -6,15 +6,6 @@ import Testing
 /// A lost row that a change of its device makes again is an offer, with that change upon it (decision 230).
 @Suite("Heal: lost rows that a waiting change makes again, and who has to consent to them (semantics 10)")
 struct HealingConsentTests {
-  private func synchronize(_ devices: [Device], times: Int = 2) async throws {
-    for _ in 0..<times {
-      for device in devices {
-        let report = try await device.sync()
-        #expect(report.error == nil, "\(device.name): \(String(describing: report.error))")
-      }
-    }
-  }
-
   private func sites(_ fleet: Fleet) throws -> [[Value]] { try fleet.serverRows("site").map { Array($0[..<3]) } }
 
   private func archive(_ device: Device) throws -> [[Value]] {
@@ -60,7 +51,7 @@ struct HealingConsentTests {
     #expect(try await a.sync().waiting == 2)
     #expect(try sites(fleet) == Self.before)
     #expect(try await fleet.server?.engine.acceptOffers(WaitingQuery()) == 2)
-    try await synchronize([a, b])
+    try await synchronize([a, b], times: 2)
     #expect(try sites(fleet) == Self.before + [["s8", "Eight", "Bonn"], ["s9", "changed", "Quebec"]])
     try fleet.expectEqual(["site", "visit"], [a, b])
     #expect(try archive(a) == [])
@@ -76,7 +67,7 @@ struct HealingConsentTests {
     #expect(try await a.sync().waiting == 2)
     #expect(try await fleet.server?.engine.rejectOffers(WaitingQuery()) == 2)
     #expect(try await a.sync().refused == 3)
-    try await synchronize([a, b])
+    try await synchronize([a, b], times: 2)
     #expect(try sites(fleet) == Self.before)
     #expect(
       try archive(a) == [
@@ -91,7 +82,7 @@ struct HealingConsentTests {
     let first = try #require(try await client.errorArchive().first { $0.state == .refused })
     _ = try await client.delete(first.id)
     _ = try await client.remove(.allKept)
-    try await synchronize([a, b])
+    try await synchronize([a, b], times: 2)
     try fleet.expectEqual(["site", "visit"], [a, b])
     #expect(try await a.open().status().queued == 0)
   }
@@ -109,12 +100,12 @@ struct HealingConsentTests {
     #expect(try sites(fleet) == Self.before)
     #expect(try archive(a) == [["kept", "row-deleted", "insert"], ["kept", "row-deleted", "update"]])
     #expect(try await fleet.server?.engine.acceptOffers(WaitingQuery()) == 2)
-    try await synchronize([a, b])
+    try await synchronize([a, b], times: 2)
     #expect(try sites(fleet) == Self.before + [["s8", "Eight", "Bonn"], ["s9", "Nine", "Ottawa"]])
     let client = try await a.open()
     let kept = try #require(try await client.errorArchive().first)
     _ = try await client.reapply(kept.id)
-    try await synchronize([a, b])
+    try await synchronize([a, b], times: 2)
     #expect(
       try sites(fleet)
         == Self.before + [["s7", "Seven", .null], ["s8", "Eight", "Bonn"], ["s9", "changed", "Ottawa"]])
@@ -132,7 +123,7 @@ struct HealingConsentTests {
     _ = try await client.withdraw(change.id)
     #expect(try await a.sync().waiting == 2)
     #expect(try await fleet.server?.engine.acceptOffers(WaitingQuery()) == 2)
-    try await synchronize([a, b])
+    try await synchronize([a, b], times: 2)
     #expect(try sites(fleet) == Self.before + [["s8", "Eight", "Bonn"], ["s9", "Nine", "Ottawa"]])
     try fleet.expectEqual(["site"], [a, b])
     #expect(try await a.open().status().queued == 0)
@@ -147,9 +138,9 @@ struct HealingConsentTests {
     try await synchronize([b], times: 1)
     try await a.write("UPDATE site SET name = 'changed' WHERE id = 's9'")
     try await fleet.restore("dawn")
-    try await synchronize(comesFirst ? [a, b] : [b, a])
+    try await synchronize(comesFirst ? [a, b] : [b, a], times: 2)
     #expect(try sites(fleet) == Self.before + [["s9", "changed", "Quebec"]])
-    try await synchronize([a, b])
+    try await synchronize([a, b], times: 2)
     try fleet.expectEqual(["site"], [a, b])
     // Nobody offers s8; where the newer version of s9 was there already, what is below it is named, too.
     let lost: [[Value]] = [["kept", "lost-on-server", "insert"], ["kept", "lost-on-server", "update"]]

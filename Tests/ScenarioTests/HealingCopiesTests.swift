@@ -6,15 +6,6 @@ import Testing
 
 @Suite("Heal: copies of a server's histories come in turns (semantics 6 and 10)")
 struct HealingCopiesTests {
-  private func synchronize(_ devices: [Device], times: Int = 1) async throws {
-    for _ in 0..<times {
-      for device in devices {
-        let report = try await device.sync()
-        #expect(report.error == nil, "\(device.name): \(String(describing: report.error))")
-      }
-    }
-  }
-
   private func site(_ fleet: Fleet, _ id: String) throws -> [Value]? {
     try fleet.serverRows("site").first { $0[0] == .text(id) }
   }

@@ -6,15 +6,6 @@ import Testing
 /// row = base ⊕ offers ⊕ requests: what a server lost of a row comes back, whatever becomes of the changes upon it (semantics 10).
 @Suite("Heal: lost rows with changes that were refused or taken back (semantics 10)")
 struct HealingRefusedTests {
-  private func synchronize(_ devices: [Device], times: Int = 1) async throws {
-    for _ in 0..<times {
-      for device in devices {
-        let report = try await device.sync()
-        #expect(report.error == nil, "\(device.name): \(String(describing: report.error))")
-      }
-    }
-  }
-
   /// The server takes no site of the name "wrong", and deletes none called "Nine". The copy "dawn" has the site s0 alone.
   private func fleet() async throws -> (Fleet, Device, Device) {
     let fleet = try Fleet()

@@ -25,15 +25,6 @@ private func fleet(recovery: String = "") async throws -> (Fleet, Device, Device
   return (fleet, a, b)
 }
 
-private func synchronize(_ devices: [Device], times: Int = 2) async throws {
-  for _ in 0..<times {
-    for device in devices {
-      let report = try await device.sync()
-      #expect(report.error == nil, "\(device.name): \(String(describing: report.error))")
-    }
-  }
-}
-
 private func site(_ fleet: Fleet, _ id: String) throws -> [Value]? {
   try fleet.serverRows("site").first { $0[0] == .text(id) }
 }
@@ -47,9 +38,9 @@ struct HealingTests {
     try await a.write(
       "UPDATE site SET seats = 99 WHERE id = 's3'", "INSERT INTO site (id, name) VALUES ('new', 'of a')",
       "INSERT INTO visit VALUES ('v1', 'new', 'a note', NULL)", "DELETE FROM site WHERE id = 's4'")
-    try await synchronize([a])
+    try await synchronize([a], times: 2)
     try await b.write("UPDATE site SET city = 'Ottawa' WHERE id IN ('s3', 's5')")
-    try await synchronize([b, a])
+    try await synchronize([b, a], times: 2)
     let before = try tables.map { try fleet.serverRows($0) }
     try await fleet.restore("night")
     #expect(try tables.map { try fleet.serverRows($0) } != before)
@@ -59,7 +50,7 @@ struct HealingTests {
     #expect(first.error == nil, "\(String(describing: first.error))")
     #expect((first.recovery?.report?.counts.offered ?? 0) > 0)
     #expect(first.healed == first.recovery?.report?.counts.offered)
-    try await synchronize(devices)
+    try await synchronize(devices, times: 2)
     #expect(try tables.map { try fleet.serverRows($0) } == before)
     try fleet.expectEqual(tables, [a, b])
     for device in devices {
@@ -81,7 +72,7 @@ struct HealingTests {
     try await synchronize([b], times: 1)
     #expect(try site(fleet, "s0")?[3] == 2)
     try await fleet.restore("night")
-    try await synchronize(olderReturnsFirst ? [a, b] : [b, a])
+    try await synchronize(olderReturnsFirst ? [a, b] : [b, a], times: 2)
     #expect(try site(fleet, "s0")?[3] == 2)
     try fleet.expectEqual(tables, [a, b])
   }
@@ -90,10 +81,10 @@ struct HealingTests {
   func writtenAfterTheRestoreStands() async throws {
     let (fleet, a, b) = try await fleet()
     try await a.write("UPDATE site SET seats = 77, city = 'Guelph', name = 'lost name' WHERE id = 's1'")
-    try await synchronize([a])
+    try await synchronize([a], times: 2)
     try await fleet.restore("night")
     try fleet.serverConnection().execute("UPDATE site SET city = 'Office' WHERE id = 's1'")
-    try await synchronize([a, b])
+    try await synchronize([a, b], times: 2)
     #expect(try site(fleet, "s1") == ["s1".value, "lost name".value, "Office".value, 77])
     try fleet.expectEqual(tables, [a, b])
     let conflicts = try fleet.serverConnection().integer(
@@ -121,10 +112,10 @@ struct HealingTests {
   func deletedAfterTheRestore() async throws {
     let (fleet, a, b) = try await fleet()
     try await a.write("UPDATE site SET seats = 77 WHERE id = 's1'")
-    try await synchronize([a])
+    try await synchronize([a], times: 2)
     try await fleet.restore("night")
     try fleet.serverConnection().execute("DELETE FROM site WHERE id = 's1'")
-    try await synchronize([a, b])
+    try await synchronize([a, b], times: 2)
     #expect(try site(fleet, "s1") == nil)
     try fleet.expectEqual(tables, [a, b])
     let conflicts = try fleet.serverConnection().integer(
@@ -138,12 +129,12 @@ struct HealingTests {
     try await a.write(
       "UPDATE site SET seats = 1, city = 'lost' WHERE id = 's1'", "INSERT INTO site (id, name) VALUES ('new', 'lost')",
       "UPDATE site SET seats = 1 WHERE id = 's2'")
-    try await synchronize([a])
+    try await synchronize([a], times: 2)
     try await a.write(
       "UPDATE site SET seats = 2 WHERE id = 's1'", "UPDATE site SET name = 'written since' WHERE id = 'new'",
       "INSERT INTO visit VALUES ('v1', 'new', 'of today', NULL)", "DELETE FROM site WHERE id = 's2'")
     try await fleet.restore("night")
-    try await synchronize([a, b])
+    try await synchronize([a, b], times: 2)
     #expect(try site(fleet, "s1") == ["s1".value, "Site 1".value, "lost".value, 2])
     #expect(try site(fleet, "new")?[1] == "written since".value)
     #expect(try site(fleet, "s2") == nil)
@@ -155,12 +146,12 @@ struct HealingTests {
   func off() async throws {
     let (fleet, a, b) = try await fleet(recovery: "heal: \"off\"")
     try await a.write("UPDATE site SET seats = 99 WHERE id = 's3'")
-    try await synchronize([a])
+    try await synchronize([a], times: 2)
     try await fleet.restore("night")
     let report = try await a.sync()
     #expect(report.recovery?.report?.counts.offered == 0)
     #expect(report.healed == 0)
-    try await synchronize([a, b])
+    try await synchronize([a, b], times: 2)
     #expect(try site(fleet, "s3")?[3] == 40)
     #expect(try await a.open().errorArchive().map(\.reason) == ["lost-on-server"])
     try fleet.expectEqual(tables, [a, b])
@@ -171,14 +162,14 @@ struct HealingTests {
     let (fleet, a, b) = try await fleet(recovery: "heal: \"all\"")
     try await a.write(
       "UPDATE site SET seats = 99 WHERE id = 's3'", "INSERT INTO site (id, name) VALUES ('new', 'of a')")
-    try await synchronize([a, b])
+    try await synchronize([a, b], times: 2)
     try await fleet.restore("night")
     // The device a never comes back.
-    try await synchronize([b])
+    try await synchronize([b], times: 2)
     #expect(try site(fleet, "s3")?[3] == 99)
     #expect(try site(fleet, "new") != nil)
     try fleet.expectEqual(tables, [b])
-    try await synchronize([a])
+    try await synchronize([a], times: 2)
     try fleet.expectEqual(tables, [a, b])
     #expect(try await a.open().status().kept == 0)
   }
@@ -191,7 +182,7 @@ struct HealingTests {
     try await b.write("UPDATE site SET seats = 40 WHERE id = 's3'")
     try await synchronize([b], times: 1)
     try await fleet.restore("night")
-    try await synchronize(olderReturnsFirst ? [a, b] : [b, a])
+    try await synchronize(olderReturnsFirst ? [a, b] : [b, a], times: 2)
     #expect(try site(fleet, "s3")?[3] == 40)
     try fleet.expectEqual(tables, [a, b])
     #expect(try await a.open().status().kept == 0)
@@ -205,7 +196,7 @@ struct HealingTests {
     try await b.write("DELETE FROM site WHERE id = 'new'")
     try await synchronize([b], times: 1)
     try await fleet.restore("night")
-    try await synchronize(olderReturnsFirst ? [a, b] : [b, a])
+    try await synchronize(olderReturnsFirst ? [a, b] : [b, a], times: 2)
     #expect(try site(fleet, "new") == nil)
     try fleet.expectEqual(tables, [a, b])
   }
@@ -229,15 +220,15 @@ struct HealingTests {
     let (fleet, a, b) = try await fleet()
     try await a.write(
       "UPDATE site SET seats = 99 WHERE id = 's3'", "INSERT INTO site (id, name) VALUES ('new', 'of a')")
-    try await synchronize([a])
+    try await synchronize([a], times: 2)
     try await b.write(
       "UPDATE site SET city = 'Ottawa' WHERE id = 's5'", "UPDATE site SET city = 'Hull' WHERE id = 's3'")
-    try await synchronize([b, a])
+    try await synchronize([b, a], times: 2)
     let before = try tables.map { try fleet.serverRows($0) }
     try await fleet.restore("night")
     try await synchronize([a], times: 1)
     try await fleet.restore("night")
-    try await synchronize([b, a])
+    try await synchronize([b, a], times: 2)
     #expect(try tables.map { try fleet.serverRows($0) } == before)
     try fleet.expectEqual(tables, [a, b])
   }
@@ -261,7 +252,7 @@ struct HealingTests {
     try await a.write("UPDATE site SET name = 'since' WHERE id = 'new'")
     try await goBackAndForward(fleet, a)
     try fleet.serverConnection().execute("UPDATE site SET city = 'Office' WHERE id = 'new'")
-    try await synchronize([a, b])
+    try await synchronize([a, b], times: 2)
     #expect(try site(fleet, "new") == ["new".value, "since".value, "Office".value, 0])
     try fleet.expectEqual(tables, [a, b])
     let status = try await a.open().status()
@@ -274,13 +265,13 @@ struct HealingTests {
     try await a.write(
       "UPDATE site SET seats = 99 WHERE id = 's3'", "INSERT INTO site (id, name) VALUES ('new', 'of a')",
       "DELETE FROM site WHERE id = 's4'")
-    try await synchronize([a, b])
+    try await synchronize([a, b], times: 2)
     let before = try tables.map { try fleet.serverRows($0) }
     try await fleet.backup("noon")
     try await goBackAndForward(fleet, a)
-    try await synchronize([a])
+    try await synchronize([a], times: 2)
     try await fleet.restore("night")
-    try await synchronize([a, b])
+    try await synchronize([a, b], times: 2)
     #expect(try tables.map { try fleet.serverRows($0) } == before)
     try fleet.expectEqual(tables, [a, b])
   }
@@ -295,7 +286,7 @@ struct HealingTests {
     try fleet.serverConnection().execute("INSERT INTO site VALUES ('s1', 'One', 'Toronto', 1)")
     let a = try fleet.device("a")
     try await a.write("INSERT INTO site (id, name) VALUES ('a', 'of a')")
-    try await synchronize([a])
+    try await synchronize([a], times: 2)
     try await fleet.backup("night")
     try await a.write("UPDATE site SET seats = 2 WHERE id = 's1'")
     try await synchronize([a], times: 1)
@@ -303,7 +294,7 @@ struct HealingTests {
     try await a.write("UPDATE site SET city = 'refused' WHERE id = 's1'")
     #expect(try await a.sync().refused == 1)
     try await fleet.restore("night")
-    try await synchronize([a])
+    try await synchronize([a], times: 2)
     let whole = ["s1".value, "One".value, "Office".value, 2]
     #expect(try site(fleet, "s1") == whole, "what was acknowledged is back, what a program had written beside it, too")
     #expect(try a.rows("site").first { $0[0] == "s1" } == whole)
@@ -329,11 +320,11 @@ struct HealingTests {
     let a = try fleet.device("a")
     let b = try fleet.device("b", recovery: "heal: \"all\"")
     for device in [a, b] { try await device.write("INSERT INTO site VALUES ('\(device.name)', 'of it', 'Toronto', 1)") }
-    try await synchronize([a, b])
+    try await synchronize([a, b], times: 2)
     try await fleet.backup("night")
     try await a.write("INSERT INTO site VALUES ('new', 'of a', 'Toronto', 2)")
     _ = try await a.open().unsubscribe(allOf: "site")
-    try await synchronize([a, b])
+    try await synchronize([a, b], times: 2)
     #expect(try a.rows("site").isEmpty)
     let before = try fleet.serverRows("site")
     try await fleet.restore("night")
@@ -342,7 +333,7 @@ struct HealingTests {
       #expect(report.error == nil, "\(String(describing: report.error))")
       #expect(report.deletes >= 0)
     }
-    try await synchronize([a, b])
+    try await synchronize([a, b], times: 2)
     #expect(try fleet.serverRows("site") == before)
     try fleet.expectEqual(["site"], [b])
   }
@@ -360,13 +351,13 @@ struct HealingTests {
       "INSERT INTO site (id, name) VALUES ('s3', 'three'), ('s4', 'four'), ('s5', 'five')")
     let a = try fleet.device("a", recovery: "strategy: \"\(strategy)\"")
     try await a.write("INSERT INTO site (id, name) VALUES ('a', 'of a')")
-    try await synchronize([a])
+    try await synchronize([a], times: 2)
     try await fleet.backup("night")
     try await a.write(
       "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 49) INSERT INTO site (id, name, city) SELECT 'n' || i, 'name ' || i, 'Hull' FROM n",
       "UPDATE site SET seats = 99 WHERE id = 's3'", "DELETE FROM site WHERE id = 's4'",
       "INSERT INTO visit VALUES ('v1', 'n1', 'a note', NULL)")
-    try await synchronize([a])
+    try await synchronize([a], times: 2)
     let sites = try fleet.serverRows("site")
     let visits = try fleet.serverRows("visit")
     try await fleet.restore("night")
@@ -377,7 +368,7 @@ struct HealingTests {
     #expect(first.recovery?.report?.counts.offered == 52)
     #expect(first.recovery?.report?.counts.displaced == 1 && first.displaced == 1 && first.exitCode == 0)
     #expect(first.healed == 52)
-    try await synchronize([a])
+    try await synchronize([a], times: 2)
     #expect(try fleet.serverRows("site").filter { $0[0] != "x" } == sites.filter { $0[0] != "n7" })
     #expect(try fleet.serverRows("visit") == visits)
     #expect(try a.connection().rows("SELECT id FROM site WHERE name = 'name 7'") == [["x"]])
@@ -400,12 +391,12 @@ struct HealingSwitchedOnTests {
     try await a.write(
       "UPDATE site SET seats = 99 WHERE id = 's3'", "INSERT INTO site (id, name) VALUES ('new', 'of a')",
       "INSERT INTO visit VALUES ('v1', 'new', 'a note', NULL)", "DELETE FROM site WHERE id = 's4'")
-    try await synchronize([a])
+    try await synchronize([a], times: 2)
     try await b.write("UPDATE site SET city = 'Ottawa' WHERE id IN ('s3', 's5')")
-    try await synchronize([b, a])
+    try await synchronize([b, a], times: 2)
     let before = try tables.map { try fleet.serverRows($0) }
     try await fleet.restore("night")
-    try await synchronize([a, b])
+    try await synchronize([a, b], times: 2)
     #expect(try tables.map { try fleet.serverRows($0) } != before)
     try fleet.expectEqual(tables, [a, b])
     return (fleet, a, b, before)
@@ -419,7 +410,7 @@ struct HealingSwitchedOnTests {
     #expect(report.error == nil, "\(String(describing: report.error))")
     #expect(report.healed > 0)
     let second = try await again(fleet, aIsFirst ? b : a)
-    try await synchronize([first, second])
+    try await synchronize([first, second], times: 2)
     #expect(try tables.map { try fleet.serverRows($0) } == before)
     try fleet.expectEqual(tables, [first, second])
     for device in [first, second] {
@@ -435,9 +426,9 @@ struct HealingSwitchedOnTests {
     try fleet.serverConnection().execute("UPDATE site SET seats = 1, name = 'since' WHERE id = 's3'")
     try fleet.serverConnection().execute("DELETE FROM site WHERE id = 's5'")
     try fleet.serverConnection().execute("UPDATE site SET name = 'stays' WHERE id = 's4'")
-    try await synchronize([a, b])
+    try await synchronize([a, b], times: 2)
     let devices = [try await again(fleet, a), try await again(fleet, b)]
-    try await synchronize(devices)
+    try await synchronize(devices, times: 2)
     #expect(try site(fleet, "s3") == ["s3".value, "since".value, "Ottawa".value, 1])
     #expect(try site(fleet, "s4")?[1] == "stays".value, "a delete takes nothing that was written since")
     #expect(try site(fleet, "s5") == nil)
@@ -453,12 +444,12 @@ struct HealingSwitchedOnTests {
     let (fleet, a, b, _) = try await lost()
     try await b.write("UPDATE site SET city = 'later' WHERE id = 's6'")
     try await a.write("UPDATE site SET seats = 5 WHERE id = 's7'")
-    try await synchronize([a, b])
+    try await synchronize([a, b], times: 2)
     try await fleet.restore("night")
-    try await synchronize([a, b])
+    try await synchronize([a, b], times: 2)
     #expect(try site(fleet, "s6")?[2] != "later".value)
     let devices = [try await again(fleet, a), try await again(fleet, b)]
-    try await synchronize(devices)
+    try await synchronize(devices, times: 2)
     #expect(try site(fleet, "s3") == ["s3".value, "Site 3".value, "Ottawa".value, 99])
     #expect(try site(fleet, "s6")?[2] == "later".value)
     #expect(try site(fleet, "s7")?[3] == 5)
@@ -483,12 +474,12 @@ struct HealingSwitchedOnTests {
     try await a.write(
       "UPDATE site SET seats = 99 WHERE id = 's3'", "INSERT INTO site (id, name) VALUES ('new', 'of a')",
       "INSERT INTO visit VALUES ('v1', 'new', 'a note', NULL)", "DELETE FROM site WHERE id = 's4'")
-    try await synchronize([a, b])
+    try await synchronize([a, b], times: 2)
     let before = try tables.map { try fleet.serverRows($0) }
     try await fleet.restore("night")
-    try await synchronize([a, b])
+    try await synchronize([a, b], times: 2)
     let devices = [try await again(fleet, a), try await again(fleet, b)]
-    try await synchronize(devices)
+    try await synchronize(devices, times: 2)
     #expect(try tables.map { try fleet.serverRows($0) } == before)
     try fleet.expectEqual(tables, devices)
   }
@@ -501,9 +492,9 @@ struct HealingSwitchedOnTests {
     try await fleet.backup("night")
     var a = try fleet.device("a", recovery: "heal: \"off\"")
     try await a.write("INSERT INTO site (id, name) VALUES ('first', 'of a')")
-    try await synchronize([a])
+    try await synchronize([a], times: 2)
     try await fleet.restore("night")
-    try await synchronize([a])
+    try await synchronize([a], times: 2)
     #expect(try fleet.serverRows("site").count == 1)
     a = try await again(fleet, a)
     #expect(try await a.sync().healed == 1)
@@ -518,13 +509,13 @@ struct HealingSwitchedOnTests {
   func firstDownload(strategy: String) async throws {
     let (fleet, a, _) = try await fleet()
     try await a.write("INSERT INTO site (id, name) VALUES ('new', 'of a')", "UPDATE site SET seats = 1 WHERE id = 's3'")
-    try await synchronize([a])
+    try await synchronize([a], times: 2)
     let before = try fleet.serverRows("site")
     let c = try fleet.device("c", recovery: "heal: \"all\"")
     try await synchronize([c], times: 1)
     try await fleet.restore("night")
     #expect(try await c.open().recover(strategy: strategy).error == nil)
-    try await synchronize([c])
+    try await synchronize([c], times: 2)
     #expect(try fleet.serverRows("site") == before)
     try fleet.expectEqual(["site"], [c])
     #expect(try await c.open().errorArchive() == [])

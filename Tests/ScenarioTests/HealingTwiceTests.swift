@@ -20,16 +20,9 @@ struct HealingTwiceTests {
     try await fleet.start()
     let (a, b) = (try fleet.device("a"), try fleet.device("b"))
     try await a.write("INSERT INTO site (id, name, seats) VALUES ('\(site)', 'old', 1)")
-    try await synchronize(a, b)
+    try await synchronize([a, b])
     try await fleet.backup("night")
     return (fleet, a, b)
-  }
-
-  private func synchronize(_ devices: Device...) async throws {
-    for device in devices {
-      let report = try await device.sync()
-      #expect(report.error == nil, "\(device.name): \(String(describing: report.error))")
-    }
   }
 
   private func site(_ fleet: Fleet) throws -> [Value]? { try fleet.serverRows("site").first { $0[0] == "s1" } }
@@ -41,19 +34,19 @@ struct HealingTwiceTests {
     let (fleet, a, b) = try await backedUp()
     try await a.write(
       variant == .deleted ? "DELETE FROM site WHERE id = 's1'" : "UPDATE site SET name = 'of a' WHERE id = 's1'")
-    try await synchronize(a, b)
+    try await synchronize([a, b])
     switch variant {
     case .column: try await b.write("UPDATE site SET name = 'of b' WHERE id = 's1'")
     case .columns: try await b.write("UPDATE site SET seats = 7 WHERE id = 's1'")
     case .deleted: try await b.write("INSERT INTO site (id, name, seats) VALUES ('s1', 'again', 7)")
     }
-    try await synchronize(b)
+    try await synchronize([b])
     let newest = try #require(try site(fleet))
     try await fleet.restore("night")
-    try await synchronize(a)
+    try await synchronize([a])
     try await fleet.restore("night")
-    if otherFirst { try await synchronize(b, a) } else { try await synchronize(a, b) }
-    try await synchronize(a, b)
+    if otherFirst { try await synchronize([b, a]) } else { try await synchronize([a, b]) }
+    try await synchronize([a, b])
     #expect(try site(fleet) == newest)
     try fleet.expectEqual(["site"], [a, b])
     #expect(try fleet.serverConnection().integer("SELECT count(*) FROM salvor_conflict") == 0)
@@ -65,14 +58,14 @@ struct HealingTwiceTests {
   func laterHistoryStands(otherFirst: Bool) async throws {
     let (fleet, a, b) = try await backedUp()
     try await b.write("UPDATE site SET name = 'of b' WHERE id = 's1'")
-    try await synchronize(b, a)
+    try await synchronize([b, a])
     try await fleet.restore("night")
-    try await synchronize(a)
+    try await synchronize([a])
     try await a.write("UPDATE site SET name = 'of a' WHERE id = 's1'")
-    try await synchronize(a)
+    try await synchronize([a])
     try await fleet.restore("night")
-    if otherFirst { try await synchronize(b, a) } else { try await synchronize(a, b) }
-    try await synchronize(a, b)
+    if otherFirst { try await synchronize([b, a]) } else { try await synchronize([a, b]) }
+    try await synchronize([a, b])
     #expect(try site(fleet)?[1] == "of a")
     try fleet.expectEqual(["site"], [a, b])
     let kept = try fleet.serverConnection().rows("SELECT client, server, settled FROM salvor_conflict")
@@ -88,17 +81,17 @@ struct HealingTwiceTests {
     // In the newer copy, or not.
     if afterCopy { try await fleet.backup("noon") }
     try await b.write("UPDATE site SET name = 'of b' WHERE id = 's1'")
-    try await synchronize(b, a)
+    try await synchronize([b, a])
     if !afterCopy { try await fleet.backup("noon") }
     try await b.write("INSERT INTO site (id, name) VALUES ('s2', 'last')")
-    try await synchronize(b, a)
+    try await synchronize([b, a])
     try await fleet.restore("noon")
-    try await synchronize(a)
+    try await synchronize([a])
     try await a.write("UPDATE site SET name = 'of a' WHERE id = 's1'")
-    try await synchronize(a)
+    try await synchronize([a])
     try await fleet.restore("night")
-    if otherFirst { try await synchronize(b, a) } else { try await synchronize(a, b) }
-    try await synchronize(a, b)
+    if otherFirst { try await synchronize([b, a]) } else { try await synchronize([a, b]) }
+    try await synchronize([a, b])
     #expect(try site(fleet)?[1] == "of a")
     try fleet.expectEqual(["site"], [a, b])
     let kept = try fleet.serverConnection().rows("SELECT client, server, settled FROM salvor_conflict")
@@ -110,12 +103,12 @@ struct HealingTwiceTests {
   func restartIsNoOtherHistory() async throws {
     let (fleet, a, b) = try await backedUp()
     try await a.write("UPDATE site SET name = 'first' WHERE id = 's1'")
-    try await synchronize(a, b)
+    try await synchronize([a, b])
     try await fleet.restart()
     try await b.write("UPDATE site SET name = 'second' WHERE id = 's1'")
-    try await synchronize(b)
+    try await synchronize([b])
     try await fleet.restore("night")
-    try await synchronize(b, a, b)
+    try await synchronize([b, a, b])
     #expect(try site(fleet)?[1] == "second")
     try fleet.expectEqual(["site"], [a, b])
     #expect(try fleet.serverConnection().integer("SELECT count(*) FROM salvor_conflict") == 0)
@@ -127,7 +120,7 @@ struct HealingTwiceTests {
   func deleteIsOfferedAgain(inGroup: Bool) async throws {
     let (fleet, a, b) = try await backedUp(with: "s0")
     try await b.write("INSERT INTO site (id, name) VALUES ('s1', 'of b')")
-    try await synchronize(b, a)
+    try await synchronize([b, a])
     try await fleet.restore("night")
     if inGroup {
       try await a.write(
@@ -136,9 +129,9 @@ struct HealingTwiceTests {
     } else {
       try await a.write("DELETE FROM site WHERE id = 's1'")
     }
-    try await synchronize(a)
+    try await synchronize([a])
     try await fleet.restore("night")
-    try await synchronize(a, b, a, b)
+    try await synchronize([a, b, a, b])
     #expect(try site(fleet) == nil)
     try fleet.expectEqual(["site"], [a, b])
     let kept = try fleet.serverConnection().integer(

@@ -10,15 +10,6 @@ struct HealingVersionTests {
   private static let keeping = Fleet.visits.replacing(
     "seats: \"integer = 0\" } },", "seats: \"integer = 0\" }, conflicts: \"keep-versions\" },")
 
-  private func synchronize(_ devices: [Device], times: Int = 1) async throws {
-    for _ in 0..<times {
-      for device in devices {
-        let report = try await device.sync()
-        #expect(report.error == nil, "\(device.name): \(String(describing: report.error))")
-      }
-    }
-  }
-
   private func fleet(schema: String = Fleet.visits, recovery: String = "") async throws -> (Fleet, Device, Device) {
     let fleet = try Fleet(schema: schema)
     try await fleet.start()

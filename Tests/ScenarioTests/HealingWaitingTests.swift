@@ -26,15 +26,6 @@ private func fleet(
   return (fleet, a, b)
 }
 
-private func synchronize(_ devices: [Device], times: Int = 2) async throws {
-  for _ in 0..<times {
-    for device in devices {
-      let report = try await device.sync()
-      #expect(report.error == nil, "\(device.name): \(String(describing: report.error))")
-    }
-  }
-}
-
 private func count(_ fleet: Fleet, _ what: String) throws -> Int64 {
   try fleet.serverConnection().integer("SELECT count(*) FROM \(what)") ?? -1
 }
@@ -58,7 +49,7 @@ struct HealingWaitingTests {
     for _ in 1...2 {
       try await fleet.restore("night")
       #expect(try count(fleet, openConflicts) == 0)
-      try await synchronize(itsDeviceReturnsFirst ? [a, b] : [b, a])
+      try await synchronize(itsDeviceReturnsFirst ? [a, b] : [b, a], times: 2)
       #expect(try count(fleet, openConflicts) == 1, "once, however often it is offered")
       #expect(try fleet.serverRows("site").first { $0[0] == "s10".value }?[3] == 1)
       #expect(try fleet.serverRows("site").first { $0[0] == "s11".value }?[3] == 7)
@@ -71,12 +62,12 @@ struct HealingWaitingTests {
   func massDeletes() async throws {
     let (fleet, a, b) = try await fleet()
     try await a.write("DELETE FROM site WHERE id LIKE 's%'", "INSERT INTO site (id, name) VALUES ('new', 'of a')")
-    try await synchronize([a, b])
+    try await synchronize([a, b], times: 2)
     #expect(try count(fleet, "site") == 3)
     try await fleet.restore("night")
     let report = try await a.sync()
     #expect(report.error == nil)
-    try await synchronize([a, b])
+    try await synchronize([a, b], times: 2)
     #expect(try count(fleet, "site") == 33, "the rows stand, and what was inserted since the backup is back")
     try fleet.expectEqual(tables, [a, b])
     #expect(try await a.open().status().queued == 0)
@@ -89,14 +80,14 @@ struct HealingWaitingTests {
     // Nobody has decided yet, and the server goes back once more: they wait again, and again.
     for _ in 1...2 {
       try await fleet.restore("night")
-      try await synchronize([a, b])
+      try await synchronize([a, b], times: 2)
       #expect(try count(fleet, "site") == 33)
       #expect(try count(fleet, "salvor_heal_waiting") == 30)
       try fleet.expectEqual(tables, [a, b])
     }
     let engine = try #require(fleet.server?.engine)
     #expect(try await engine.acceptOffers(WaitingQuery()) == 30)
-    try await synchronize([a, b])
+    try await synchronize([a, b], times: 2)
     #expect(try count(fleet, "site") == 3)
     try fleet.expectEqual(tables, [a, b])
   }
@@ -125,9 +116,9 @@ struct HealingWaitingTests {
     #expect(try count(fleet, "site WHERE id = 'new' OR seats = 99") == 0)
     let engine = try #require(fleet.server?.engine)
     #expect(try await engine.acceptOffers(WaitingQuery(table: "site")) == 2)
-    try await synchronize([a, b])
+    try await synchronize([a, b], times: 2)
     #expect(try await engine.acceptOffers(WaitingQuery()) <= 1)
-    try await synchronize([a, b])
+    try await synchronize([a, b], times: 2)
     #expect(try count(fleet, "site WHERE id = 'new' OR seats = 99") == 2)
     #expect(try count(fleet, "visit") == 2)
     try fleet.expectEqual(tables, [a, b])
@@ -159,7 +150,7 @@ struct HealingWaitingTests {
     #expect(try await fleet.server?.engine.acceptOffers(WaitingQuery()) == Int64(offers))
     let settled = try await a.sync()
     #expect(settled.error == nil && settled.uploaded == Int64(offers) + 3)
-    try await synchronize([a, b])
+    try await synchronize([a, b], times: 2)
     #expect(try fleet.serverRows("visit").map { $0[0] } == ["v1", "v2"])
     #expect(try count(fleet, "site WHERE seats = 5") == 1)
     try fleet.expectEqual(tables, [a, b])
@@ -182,7 +173,7 @@ struct HealingWaitingTests {
     try await fleet.restart()
     let report = try await a.sync()
     #expect(report.error == nil && report.uploaded > 0, "\(String(describing: report.error))")
-    try await synchronize([a, b])
+    try await synchronize([a, b], times: 2)
     for sites in [try fleet.serverConnection(), try a.connection(), try b.connection()] {
       #expect(try sites.integer("SELECT count(*) FROM visit JOIN site ON site.id = site_id WHERE site.id = 'new'") == 1)
     }
@@ -215,7 +206,7 @@ struct HealingWaitingTests {
       #expect(try count(fleet, "salvor_heal_waiting") == 1)
     }
     #expect(try await fleet.server?.engine.acceptOffers(WaitingQuery()) == 1)
-    try await synchronize([a, b])
+    try await synchronize([a, b], times: 2)
     #expect(try count(fleet, "site WHERE id = 'new' OR seats = 99") == 0)
     #expect(try count(fleet, "site WHERE id = 'kept'") == 1)
     try fleet.expectEqual(tables, [a, b])
@@ -232,7 +223,7 @@ struct HealingWaitingTests {
     let held = try #require(try await a.open().queue().first)
     _ = try await a.open().remove(.withdraw(held.id))
     #expect(try await fleet.server?.engine.acceptOffers(WaitingQuery()) == 1)
-    try await synchronize([a, b])
+    try await synchronize([a, b], times: 2)
     #expect(try count(fleet, "site WHERE id = 'new'") == 1)
     try fleet.expectEqual(tables, [a, b])
     #expect(try await a.open().status().queued == 0)
@@ -249,7 +240,7 @@ struct HealingWaitingTests {
     let report = try await a.sync()
     #expect(report.refused == 1)
     #expect(try await a.open().errorArchive().map(\.reason) == ["rejected"])
-    try await synchronize([b])
+    try await synchronize([b], times: 2)
     #expect(try count(fleet, "site WHERE id = 'new'") == 0)
   }
 
@@ -281,7 +272,7 @@ struct HealingWaitingTests {
     try await a.write(
       "INSERT INTO site (id, name) VALUES ('new', 'of a')", "INSERT INTO visit VALUES ('v1', 'new', 'a note', NULL)",
       "INSERT INTO visit VALUES ('v2', 's10', 'another', NULL)")
-    try await synchronize([a, b])
+    try await synchronize([a, b], times: 2)
     for _ in 1...2 {
       try await fleet.restore("night")
       let report = try await a.sync()
@@ -293,14 +284,14 @@ struct HealingWaitingTests {
       #expect(try fleet.serverRows("visit").map { $0[0] } == ["v2"])
     }
     try await fleet.restart()
-    try await synchronize([a, b])
+    try await synchronize([a, b], times: 2)
     #expect(try a.rows("visit").map { $0[0] } == ["v1", "v2"])
     let engine = try #require(fleet.server?.engine)
     #expect(try await engine.acceptOffers(WaitingQuery(table: "site")) == 1)
     // The child goes on by itself.
     #expect(try fleet.serverRows("visit").map { $0[0] } == ["v1", "v2"])
     #expect(try count(fleet, "salvor_heal_waiting") == 0)
-    try await synchronize([a, b])
+    try await synchronize([a, b], times: 2)
     try fleet.expectEqual(tables, [a, b])
     #expect(try await a.open().status().queued == 0)
   }
