@@ -209,16 +209,7 @@ final class BaseVersions {
     return whole > order.shared ?? 0 ? Loss(number: whole) : nil
   }
 
-  /// The same, of whatever the archive gets, also where the table was rebuilt.
-  func lostBefore(_ table: CapturedTable, _ key: Key) throws -> Loss? {
-    guard order.absence == .lost else { return nil }
-    let entry = try entryBefore(table, key)
-    let number = entry?.version ?? whole[table.number] ?? 0
-    guard number > order.shared ?? 0 else { return nil }
-    return Loss(number: number, isOwn: entry?.wrote == 1, origin: entry?.origin)
-  }
-
-  /// The lost commit of a row that another one needs, also where the table was rebuilt; nil: it is not lost, or is not known.
+  /// The same, whatever is needed or goes to the archive, also where the table was rebuilt.
   func lostCommit(_ table: CapturedTable, _ key: Key) throws -> Loss? {
     guard order.absence == .lost else { return nil }
     let entry = try entryBefore(table, key)

@@ -249,7 +249,7 @@ final class Offers {
     guard order.takesOffers else { return (.notTaken, nil) }
     guard context.table(table)?.maintained == .dual else { return (.serverMaintained, nil) }
     guard !versions.unproven.contains(table.number) else { return (.unproven, nil) }
-    guard let lost = try versions.lostBefore(table, key), let newest = version(lost) else {
+    guard let lost = try versions.lostCommit(table, key), let newest = version(lost) else {
       return (.unknownVersion, nil)
     }
     let mode = mode(of: table)
