@@ -33,6 +33,8 @@ public struct Simulation: Sendable {
   public var steps: Int
   /// A fault that was put into the product on purpose; nil: none.
   public var mutant: Mutant?
+  /// Who looks on (`tell` of `run`) is told after each step which rows are others on the server and on each device.
+  public var tellsRows = false
   /// So many jobs of tasks and actors count as a livelock.
   public var jobsMax = 3_000_000
 
@@ -55,6 +57,7 @@ public struct Simulation: Sendable {
       history: history, violations: [], coverage: Coverage(), digest: "", lines: [], jobs: 0)
     do {
       let world = try World(history, platform, trace: trace, mutant: mutant)
+      world.tellsRows = tellsRows
       defer { world.removeFiles() }
       do {
         result.violations = try world.schedule.run(jobsMax: jobsMax) { [platform] in
@@ -155,6 +158,7 @@ extension History {
   /// For a person who does it by hand: the schema, the devices, and a line for each step.
   public var script: String {
     var lines = ["# schema.json5", schema.text, ""]
+    if !schema.serverCode.isEmpty { lines += ["# on the server"] + schema.serverCode + [""] }
     if schema.hasCode { lines += ["# triggers on each device"] + schema.applicationTriggers() + [""] }
     for (number, device) in devices.enumerated() {
       let replaced = device.replacedStrategy.map { ", server-replaced: \($0)" } ?? ""

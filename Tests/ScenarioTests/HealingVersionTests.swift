@@ -167,4 +167,49 @@ struct HealingVersionTests {
     for device in [a, b] { #expect(try device.rows("note") == [["n1", "anna", "of a, later"]]) }
     #expect(try fleet.serverConnection().rows("SELECT id, owner, x FROM note") == [["n1", "anna", "of a, later"]])
   }
+
+  /// Both have deleted one row; the server was told by the other one first, and the restored copy is newer than what this one had heard of.
+  @Test("who has deleted a row that was gone at the server already offers its delete", arguments: [true, false])
+  func deletedByBoth(isDelete: Bool) async throws {
+    let (fleet, a, b) = try await fleet(recovery: "heal: \"off\"")
+    try await b.write("UPDATE site SET seats = 1 WHERE id = 's1'")
+    try await synchronize([b])
+    try await fleet.backup("noon")
+    let change = isDelete ? "DELETE FROM site WHERE id = 's0'" : "UPDATE site SET seats = 7 WHERE id = 's0'"
+    for device in [b, a] {
+      try await device.write(change)
+      try await synchronize([device])
+    }
+    let before = try fleet.serverRows("site")
+    try await fleet.restore("noon")
+    let report = try await a.sync()
+    #expect(report.error == nil && report.healed == 1)
+    try await synchronize([b, a], times: 2)
+    #expect(try fleet.serverRows("site") == before)
+    try fleet.expectEqual(Self.tables, [a, b])
+  }
+
+  @Test("a conflict version that comes back before its row deletes it on nobody's device")
+  func versionBeforeItsRow() async throws {
+    let (fleet, a, b) = try await fleet(schema: Self.keeping, recovery: "heal: \"off\"")
+    let c = try fleet.device("c", recovery: "heal: \"review\"")
+    try await synchronize([c])
+    try await fleet.backup("noon")
+    try await a.write("INSERT INTO site (id, name) VALUES ('new', 'of a')")
+    try await synchronize([a])
+    try await c.write("INSERT INTO site (id, name) VALUES ('new', 'of c')")
+    #expect(try await c.sync().conflicts == 1)
+    try await synchronize([b])
+    try await fleet.restore("noon")
+    let report = try await c.sync()
+    #expect(report.error == nil && report.conflicts == 1 && report.waiting == 1, "the row waits, its version does not")
+    // Nobody has deleted it: the server has lost it, and the device says so.
+    #expect(try await b.sync().recovery?.report?.counts.lost == 1)
+    #expect(try await b.open().errorArchive().map(\.reason) == ["lost-on-server"])
+    #expect(try await a.sync().healed == 1)
+    try await synchronize([c, b, a], times: 2)
+    try fleet.expectEqual(Self.tables, [a, b, c])
+    #expect(try fleet.serverRows("site").contains { $0[1] == "of a" })
+    #expect(try conflicts(fleet) == 1)
+  }
 }

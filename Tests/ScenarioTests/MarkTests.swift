@@ -256,4 +256,38 @@ struct MarkTests {
     #expect(try ids(fleet, "photo") == ["kp", "np", "nq", "p1", "p2", "p3"])
     try expectEqual(fleet, [device])
   }
+
+  /// The tables of a circle have no order but that of a schema, and the one that the server delivers has another.
+  @Test("the server's schema puts no triggers back where tables reference each other in a circle")
+  func circle() async throws {
+    func schema(_ version: Int) -> String {
+      """
+      {
+        version: \(version),
+        tables: {
+          area: { maintained: "dual", primaryKey: "id",
+                  columns: { id: "text", visit_id: "text?", IsDeleted: "boolean = 0"\(version == 1 ? "" : ", note: \"text?\"") },
+                  references: { visit_id: "visit" }, flags: { deleted: "IsDeleted" } },
+          site: { maintained: "dual", group: "first", primaryKey: "id",
+                  columns: { id: "text", area_id: "text?" }, references: { area_id: "area" } },
+          visit: { maintained: "dual", primaryKey: "id",
+                   columns: { id: "text", area_id: "text?" }, references: { area_id: "area" } },
+        },
+      }
+      """
+    }
+    let fleet = try Fleet(schema: schema(1))
+    try await fleet.start()
+    let device = try fleet.device("a")
+    #expect(try await device.sync().error == nil)
+    fleet.schemaText = schema(2)
+    try await fleet.restart()
+    for round in 1...3 {
+      try await device.write("INSERT INTO visit (id) VALUES ('v\(round)')")
+      let report = try await device.sync()
+      #expect(report.error == nil && report.uploaded == 1 && report.queued == 0 && report.notices == [])
+      await device.close()
+    }
+    try fleet.expectEqual(["area", "site", "visit"], [device])
+  }
 }

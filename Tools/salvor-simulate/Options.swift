@@ -15,6 +15,8 @@ struct Options {
   var steps = 45
   /// The numbers of the steps that are kept of a replayed history; nil: all.
   var only: Set<Int>?
+  /// A replay tells which rows each step changes.
+  var tellsRows = false
   var isJSON = false
   var mutants = Mutant.all + Mutant.healing
   /// How many histories run at one time; nil: as many as there are cores.
@@ -25,8 +27,9 @@ struct Options {
     never be. The same seed is the same history, to the byte.
 
       Tools/simulate [--seeds A-B] [--minutes N] [--swarm NAME] [--steps N] [--jobs N] [--json]
-      Tools/simulate --replay SEED [--only N,N,...]
-                                      shows a history step by step, with the digest of its trace; of these steps alone
+      Tools/simulate --replay SEED [--only N,N,...] [--rows]
+                                      shows a history step by step, with the digest of its trace; of these steps alone;
+                                      and the rows of the server and of the devices that each step changed
       Tools/simulate --shrink SEED    the shortest script that still goes wrong
       Tools/simulate --mutants        faults put into the product on purpose, and the seeds it takes to find each;
                                       one of them alone: --mutant NAME; each in the swarm that finds it soonest, or in --swarm
@@ -73,6 +76,7 @@ struct Options {
       case "--steps": steps = try number(option, try value(option), from: 1)
       case "--jobs": jobs = try number(option, try value(option), from: 1)
       case "--replay": task = .replay(try number(option, try value(option), from: 0))
+      case "--rows": tellsRows = true
       case "--only":
         let numbers = try value(option).split(separator: ",").map { Int($0) }
         guard !numbers.isEmpty, !numbers.contains(nil) else {

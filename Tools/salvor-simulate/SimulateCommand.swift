@@ -69,7 +69,8 @@ enum SimulateCommand {
   }
 
   private static func replay(_ seed: UInt64, _ options: Options) -> Int32 {
-    let simulation = self.simulation(options)
+    var simulation = self.simulation(options)
+    simulation.tellsRows = options.tellsRows
     var history = simulation.history(seed)
     if let only = options.only { history = history.keeping(history.steps.filter { only.contains($0.id) }) }
     if !options.isJSON { say(history.schema.text) }

@@ -139,7 +139,7 @@ struct RecoveryPlanning {
     // What a rebuilt database would lack is what an in-place recovery would: only the rows come whole.
     if config != nil, incident.facts.differences.isEmpty {
       plan.notes.append(
-        "the server's schema has more tables or columns, which are added first: the counts come with them")
+        "the server has another schema, which is followed first: the counts come with it")
     } else if rebuild == .nothing || incident.facts.differences.isEmpty {
       // What is uploaded before is no loss.
       let requests = plan.sent > 0 ? .keep : requests

@@ -40,8 +40,8 @@ struct HealOracle: Sendable {
   private var lineage: [Entry] = []
   private var lost: [Entry] = []
   private var backups: [Int: [Entry]] = [:]
-  /// The step of each restore, and the rows with changes that waited then.
-  private var restores: [(step: Int, waiting: Set<RowName>)] = []
+  /// The step of each restore, the rows with changes that waited then, and the rows that each device had.
+  private var restores: [(step: Int, waiting: Set<RowName>, held: [Set<RowName>])] = []
   /// When somebody last wrote a row where he is, and when each device did.
   private var lastWrite: [RowName: Int] = [:]
   private var lastWriteBy: [Int: [RowName: Int]] = [:]
@@ -52,6 +52,9 @@ struct HealOracle: Sendable {
   private var settings: [(step: Int, heal: [[String: HealMode]])] = []
   /// The steps in which each device synchronized without an error.
   private var syncs: [Int: [Int]] = [:]
+  /// The steps in which each device had no triggers, and the one in which it got another one's file.
+  private var withoutTriggers: [Int: [Int]] = [:]
+  private var replaced: [Int: Int] = [:]
   private var purged: Set<RowName> = []
   /// Conflict versions that restores took: the row, the note that it would write, its device, and the restore.
   private var versions: [(name: RowName, note: String, device: Int, epoch: Int)] = []
@@ -63,10 +66,14 @@ struct HealOracle: Sendable {
   private var sentAgain: Set<String> = []
   private let notePlaces: [String: Int]
   private let tables: Set<String>
+  /// Tables in which the server's own triggers write: they fire for what is given back, too.
+  private let counted: Set<String>
   private let references: [String: [(place: Int, table: String)]]
 
   init(schema: DrawnSchema) {
     notePlaces = Dictionary(uniqueKeysWithValues: schema.tables.map { ($0.name, $0.keyColumns.count) })
+    counted = Set(
+      schema.tables.map(\.name).filter { name in schema.serverCode.contains { $0.contains("UPDATE \(name) SET n") } })
     tables = Set(schema.synchronized.filter { $0.maintained != "server" }.map(\.name))
     references = Dictionary(
       uniqueKeysWithValues: schema.tables.map { table in
@@ -102,6 +109,22 @@ struct HealOracle: Sendable {
   }
 
   mutating func synchronized(_ device: Int, step: Int) { syncs[device, default: []].append(step) }
+
+  /// What is written on the device until it synchronizes is in no log: of tables that may have such rows it gives nothing back (decision 101).
+  mutating func lostTriggers(_ device: Int, step: Int) { withoutTriggers[device, default: []].append(step) }
+
+  /// The steps in which the device's file was synchronized.
+  func synchronizations(of device: Int) -> [Int] { syncs[device] ?? [] }
+
+  /// Another file stands in the place of the device's.
+  ///
+  /// - Parameters:
+  ///   - synchronized: `synchronizations` of that one.
+  ///   - isOther: it is another device's.
+  mutating func wentBack(_ device: Int, synchronized: [Int], isOther: Bool, step: Int) {
+    syncs[device] = synchronized
+    if isOther { replaced[device] = step }
+  }
 
   mutating func purged(_ name: RowName) { purged.insert(name) }
 
@@ -153,10 +176,12 @@ struct HealOracle: Sendable {
 
   /// The backup stands in the server's place.
   ///
-  /// - Parameter waiting: rows with changes on devices that the server was not seen to have.
-  mutating func restored(_ slot: Int, step: Int, waiting: Set<RowName>) {
+  /// - Parameters:
+  ///   - waiting: rows with changes on devices that the server was not seen to have.
+  ///   - held: the rows that each device has.
+  mutating func restored(_ slot: Int, step: Int, waiting: Set<RowName>, held: [Set<RowName>]) {
     let backup = backups[slot] ?? []
-    restores.append((step, waiting))
+    restores.append((step, waiting, held))
     let kept = Set(backup.map(\.id))
     let rows = Dictionary(backup.map { ($0.name, $0.row) }) { $1 }
     // A newer copy brings back what an older one took.
@@ -244,7 +269,8 @@ struct HealOracle: Sendable {
       judged += 1
       if isQuiet {
         // What a deleted parent takes with it is no loss.
-        let isSame = server[name] == row || (!references(name).isEmpty && note(server[name], name) == note(row, name))
+        let mayDiffer = !references(name).isEmpty || counted.contains(name.table)
+        let isSame = server[name] == row || (mayDiffer && note(server[name], name) == note(row, name))
         // What was offered to a server that numbered the row anew, or has a newer copy of it, is kept beside it.
         if !isSame, !stands(row, beside: server[name], kept[name] ?? [:]) {
           findings.append(
@@ -295,10 +321,23 @@ struct HealOracle: Sendable {
         return false
       }
       let known = syncs[number, default: []].filter { $0 < restore }
-      if entry.author == number { return known.contains { $0 >= entry.step } }
+      // What nobody subscribes to has left the device.
+      guard entry.row == nil || restores[entry.epoch - 1].held[number].contains(entry.name),
+        hadTriggers(number, at: restore)
+      else { return false }
+      if entry.author == number { return known.contains { $0 >= entry.step } && (replaced[number] ?? -1) < entry.step }
       // What he only read he has with a later sync, and not with a first one, which brings no versions.
       return device.heal[table] == .all && !(entry.isSame && wasOff(number, table, since: restore, or: .own))
         && known.contains { $0 > entry.step } && (known.first ?? .max) < entry.step
+    }
+  }
+
+  /// It had them, as far as it knows, in its first synchronization after the restore.
+  private func hadTriggers(_ device: Int, at restore: Int) -> Bool {
+    let known = syncs[device] ?? []
+    let next = known.first { $0 >= restore } ?? .max
+    return !(withoutTriggers[device] ?? []).contains { step in
+      step < next && !known.contains { step < $0 && $0 < restore }
     }
   }
 

@@ -27,6 +27,8 @@ struct Oracle {
   struct Account: Sendable {
     var pending: [RowName: Pending]
     var isWithoutTriggers: Bool
+    var device: Int
+    var synchronizations: [Int]
   }
 
   /// The devices whose triggers the application has dropped, until the next sync puts them back.
@@ -129,7 +131,10 @@ struct Oracle {
     for name in before.keys where after[name] == nil { pending[device][name] = nil }
   }
 
-  mutating func lostTriggers(_ device: Int) { withoutTriggers.insert(device) }
+  mutating func lostTriggers(_ device: Int) {
+    withoutTriggers.insert(device)
+    heal.lostTriggers(device, step: step ?? .max)
+  }
 
   /// Something was done after which a change may stand on another row than the one that it was made on: a retry, a recovery.
   mutating func forgetOrigins() { madeOn = [:] }
@@ -178,9 +183,9 @@ struct Oracle {
   }
 
   /// A backup stands in the server's place.
-  mutating func restored(_ slot: Int, to now: Contents, waiting: Set<RowName>) {
+  mutating func restored(_ slot: Int, to now: Contents, waiting: Set<RowName>, held: [Set<RowName>]) {
     serverWentBack(to: now, slot: slot)
-    heal.restored(slot, step: step ?? .max, waiting: waiting)
+    heal.restored(slot, step: step ?? .max, waiting: waiting, held: held)
   }
 
   /// A person asked for this note to be sent again.
@@ -204,6 +209,8 @@ struct Oracle {
   mutating func wentBack(_ device: Int, to account: Account) {
     pending[device] = account.pending
     deletes.forget(device)
+    heal.wentBack(
+      device, synchronized: account.synchronizations, isOther: account.device != device, step: step ?? .max)
     if account.isWithoutTriggers { withoutTriggers.insert(device) } else { withoutTriggers.remove(device) }
   }
 
@@ -215,7 +222,9 @@ struct Oracle {
   }
 
   func account(of device: Int) -> Account {
-    Account(pending: pending[device], isWithoutTriggers: withoutTriggers.contains(device))
+    Account(
+      pending: pending[device], isWithoutTriggers: withoutTriggers.contains(device), device: device,
+      synchronizations: heal.synchronizations(of: device))
   }
 
   // MARK: The server

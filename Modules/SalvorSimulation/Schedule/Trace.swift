@@ -29,6 +29,9 @@ public final class Trace: Sendable {
     tell?(line)
   }
 
+  /// Tells a line that is not part of the trace: for who looks on.
+  public func remark(_ line: String) { tell?(line) }
+
   /// Every line so far, in order; empty where lines are not kept.
   public var lines: [String] { state.withLock { $0.lines } }
 

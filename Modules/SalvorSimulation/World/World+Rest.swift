@@ -48,6 +48,7 @@ extension World {
         if moved > 0 || report.recovery != nil || report.error != nil { isQuiet = false }
         try lookAtServer()
         try await audit(device)
+        try tellRows()
         guard oracle.violations.isEmpty else { return false }
       }
       if isQuiet { return true }

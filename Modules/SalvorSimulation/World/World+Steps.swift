@@ -521,7 +521,8 @@ extension World {
     }
     // A server that runs meets what was put into its file here.
     let kept = Set(try await openVersions().map(\.request))
-    oracle.restored(slot, to: try serverContents(), waiting: waiting)
+    oracle.restored(
+      slot, to: try serverContents(), waiting: waiting, held: try devices.map { Set(try $0.contents().keys) })
     oracle.heal.lost(versions.filter { !kept.contains($0.request) })
     coverage.meet(inPlace ? "restore in place" : sideFile ? "restore" : "restore without side file")
   }

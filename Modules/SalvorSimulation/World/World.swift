@@ -15,6 +15,10 @@ final class World: DeviceSurroundings, @unchecked Sendable {
   let schedule: SimulationSchedule
   let network: SimulatedNetwork
   let trace: Trace
+  /// `Simulation.tellsRows`
+  var tellsRows = false
+  /// The rows that were told last, of the server and of each device.
+  private var told: [String: Contents] = [:]
   let mutant: Mutant?
   let directory: String
   let clock: VirtualClock
@@ -322,6 +326,20 @@ final class World: DeviceSurroundings, @unchecked Sendable {
     }
   }
 
+  /// Tells what has become of the rows since this was called last.
+  func tellRows() throws {
+    guard tellsRows else { return }
+    func tell(_ who: String, _ now: Contents) {
+      let before = told.updateValue(now, forKey: who) ?? [:]
+      for name in Set(before.keys).union(now.keys).sorted() where before[name] != now[name] {
+        let row = now[name].map { "(" + $0.map { String(literal($0).prefix(40)) }.joined(separator: ", ") + ")" }
+        trace.remark("    \(who): \(name) \(row ?? "gone")")
+      }
+    }
+    tell("server", try serverContents())
+    for device in devices where try device.isMade() { tell(device.name, try device.contents()) }
+  }
+
   // MARK: Running
 
   /// The whole history, and then quiet.
@@ -349,6 +367,7 @@ final class World: DeviceSurroundings, @unchecked Sendable {
         }
         try lookAtServer()
         for device in devices { try await audit(device) }
+        try tellRows()
       }
       oracle.step = nil
       await partFromSpecification("the end")

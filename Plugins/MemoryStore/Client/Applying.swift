@@ -175,9 +175,9 @@ extension ClientContent {
     }
     for index in baseChanges.indices where baseChanges[index].isAssumed {
       guard let cursor = cursor(baseChanges[index].row.table) else { continue }
-      // What the download has brought of the row is newer.
-      let isNewest = !baseChanges[(index + 1)...].contains { $0.row == baseChanges[index].row }
-      if isNewest { baseChanges[index].version = cursor }
+      // What the download has brought of the row is newer, or the very commit because of which the change made none.
+      let next = baseChanges[(index + 1)...].first { $0.row == baseChanges[index].row }
+      baseChanges[index].version = next?.version ?? cursor
       baseChanges[index].isAssumed = false
     }
     for index in keptVersions.indices where keptVersions[index].isAssumed && keptVersions[index].lost.isEmpty {

@@ -354,6 +354,9 @@ struct Feed {
     /// Just before the row went, the device could have it, or it has it, as a touch says: so it is told that it was
     /// deleted.
     var wasVisibleBefore: Bool
+    /// Something else than that another device holds something else is a reason, too. That alone deletes nothing: the server may have lost
+    /// the row with a restore.
+    var isTold: Bool
   }
 
   /// - Parameter had: the scope that the cursor was made with. A device may have what was in either.
@@ -398,13 +401,14 @@ struct Feed {
           record.touchedFor == request.remote || record.touchedFor != nil && reasons[name]?.wasVisibleBefore == true
         reasons[name] = Reason(
           commit: record.commit.number,
-          wasVisibleBefore: wasKnown || before.either.contains(name) || heldOutside.contains(name))
+          wasVisibleBefore: wasKnown || before.either.contains(name) || heldOutside.contains(name),
+          isTold: reasons[name]?.isTold == true || record.touchedFor == nil || record.touchedFor == request.remote)
       }
       // A download that was cut goes on after a later upload, too.
       if isSent {
         heldOutside.subtract(changed)
         for name in changed where chosen.contains(name.table) && tables[name] != nil && !now.wanted.contains(name) {
-          reasons[name] = Reason(commit: record.commit.number, wasVisibleBefore: true)
+          reasons[name] = Reason(commit: record.commit.number, wasVisibleBefore: true, isTold: true)
           heldOutside.insert(name)
         }
         seen.formUnion(heldOutside)
@@ -422,7 +426,9 @@ struct Feed {
       let isVisible = visible.contains(name)
       let isKnown = everyones.contains(name.table)
       // A key that this principal could never read is not told either.
-      guard isVisible || isKnown || seen.contains(name) else { return nil }
+      guard isVisible || seen.contains(name) || isKnown && (reason.isTold || state.tables[name] != nil) else {
+        return nil
+      }
       let isDelete = state.tables[name] == nil && (isKnown || reason.wasVisibleBefore)
       return FedChange(
         commit: reason.commit, table: tables.firstIndex { $0.name == name.table } ?? 0, key: name.key,

@@ -351,7 +351,10 @@ extension CaptureCatalog {
   /// - Parameter definitions: of the tables, as the schema has them.
   mutating func link(_ definitions: [Table]) throws {
     guard tables.contains(where: { $0.deletedFlag != nil }) else { return }
-    let schema = Schema(tables: definitions)
+    // In an order of the file's own: that of a schema that the server delivers is another one, and circles of references have none.
+    let numbers = Dictionary(tables.map { ($0.name.folded, $0.number) }) { $1 }
+    let schema = Schema(
+      tables: definitions.sorted { (numbers[$0.name.folded] ?? 0) < (numbers[$1.name.folded] ?? 0) })
     let plain = tables
     var below: Set<Int64> = []
     for place in tables.indices where tables[place].deletedFlag != nil {

@@ -20,10 +20,10 @@ extension StoreContext {
       guard let cursor = group.cursor?.number else { continue }
       let assumed = (before.first { $0.name == group.name }?.cursor?.number ?? 0) + 1
       for table in catalog.tables where self.group(of: table.number) == group.name {
-        // What the download has brought of a row is newer.
+        // What the download has brought of a row is newer, or the very commit because of which the change made none.
         let keys = table.keySlots.map { "v\($0)" }.joined(separator: ", ")
         try connection.run(
-          "UPDATE salvor_history SET version = ?4 WHERE t = ?2 AND version = ?3 AND own = 1 AND id IN (SELECT max(id) FROM salvor_history WHERE id > ?1 AND t = ?2 GROUP BY \(keys))",
+          "UPDATE salvor_history AS h SET version = ifnull(n.next, ?4) FROM (SELECT id, lead(version) OVER (PARTITION BY \(keys) ORDER BY id) AS next FROM salvor_history WHERE id > ?1 AND t = ?2) n WHERE n.id = h.id AND h.version = ?3 AND h.own = 1",
           .integer(last), .integer(table.number), .integer(assumed), .integer(cursor))
         try connection.run(
           "UPDATE salvor_kept SET number = ?2, assumed = NULL WHERE t = ?1 AND assumed = 1 AND incarnation IS NULL",

@@ -141,15 +141,22 @@ extension FeedPageMaker {
     let came = reached.sql.map { " OR EXISTS (SELECT 1 FROM salvor_came g WHERE g.seq = s.seq AND \($0))" } ?? ""
     let isNews = table.isScoped ? " AND (s.op <> \(LogOperation.scopeMoved)\(came))" : ""
     let parts = partColumns(place)
+    // That another device holds something else than what is not there deletes nothing: the server may have lost the row with a restore.
+    let isTold =
+      "op <> \(LogOperation.differs) OR EXISTS (SELECT 1 FROM salvor_gone g WHERE g.seq = s.seq AND g.remote = ?)"
+    let telling = table.isScoped ? "" : ", max(CASE WHEN \(isTold) THEN 1 ELSE 0 END) AS told"
+    let key = "x.\(quoted(table.table.primaryKey[0]))"
+    let condition = table.isScoped ? inScope : " WHERE (\(key) IS NOT NULL OR c.told = 1)"
     let statement = try connection.cached(
-      "SELECT c.seq, x.\(quoted(table.table.primaryKey[0])) IS NULL, c.m, \(table.logKey("c")), \(table.columnList("x")) "
-        + "FROM (SELECT max(seq) AS seq, \(parts?.mask ?? "0") AS m, \(keys) "
+      "SELECT c.seq, \(key) IS NULL, c.m, \(table.logKey("c")), \(table.columnList("x")) "
+        + "FROM (SELECT max(seq) AS seq, \(parts?.mask ?? "0") AS m, \(keys)\(telling) "
         + "FROM salvor_change s WHERE seq > ? AND seq <= ? "
         + "AND t = \(table.number)\(others.sql)\(isNews) GROUP BY \(keys)) c "
-        + "\(join) \(table.sql) x ON \(table.keyMatches("x", log: "c"))\(inScope) ORDER BY \(parts == nil ? "" : "c.m, ")c.seq"
+        + "\(join) \(table.sql) x ON \(table.keyMatches("x", log: "c"))\(condition) ORDER BY \(parts == nil ? "" : "c.m, ")c.seq"
     )
+    let remote: [Value] = table.isScoped ? [] : [.text(request.remote.text)]
     try statement.bind(
-      [.integer(first), .integer(window.last)] + others.values + (table.isScoped ? reached.values : [])
+      remote + [.integer(first), .integer(window.last)] + others.values + (table.isScoped ? reached.values : [])
         + (filter?.values ?? []))
     defer { statement.reset() }
     let columns = 3 + table.keyCount
