@@ -66,7 +66,7 @@ extension ErrorCode {
       "The device's database is encrypted, and the key is missing or another one; or there is a key, and the SQLite that is linked cannot encrypt. Nothing was changed."
     case .failed: "Something failed that has no name of its own."
     case .outcomeUnknown:
-      "The request belongs to an upload whose outcome is not known yet, and cannot go before it is. Sync first."
+      "The request belongs to an upload whose outcome is not known yet, and cannot go before it is: sync first. In the archive: the change waited in a copy that was put back, and may have been accepted before."
     case .cannotStand:
       "The change cannot be made on the tables as they are: its row is gone, or a constraint is in its way. Nothing was changed."
     case .validatorUnavailable:
