@@ -275,7 +275,7 @@ public actor SalvorClient {
   }
 
   /// What still waits, and why, and what a person has to know that the report does not say yet.
-  private func tellWhatIsLeft(_ groups: Set<String>?, _ report: inout SyncReport) async {
+  func tellWhatIsLeft(_ groups: Set<String>?, _ report: inout SyncReport) async {
     guard isOpen else { return }
     let store = configuration.store
     let (queued, notes) = await Self.left(store, store as? any Actor)

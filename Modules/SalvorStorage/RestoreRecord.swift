@@ -146,6 +146,9 @@ public struct RestoreRecord: Sendable, Hashable {
 public protocol RestoreReportingServerStore: HealingServerStore {
   /// The newest `limit` restores, newest first. Works without `open`.
   func restores(limit: Int) async throws -> [RestoreRecord]
+
+  /// How many offers wait of restores that nothing told of (`WaitingCount.restore` 0). Works without `open`.
+  func unnamedWaiting() async throws -> Int64
 }
 
 /// What became of offers that waited, and that an operator has accepted.

@@ -204,6 +204,13 @@ extension Schema {
   }
 }
 
+extension Schema {
+  /// The place of each table, by name, among those that rows are deleted from: one comes before those that it references.
+  public var deleteOrder: [String: Int] {
+    Dictionary(uniqueKeysWithValues: parentsFirst(tables).reversed().enumerated().map { ($1.name, $0) })
+  }
+}
+
 /// A 128-bit fingerprint (FNV-1a) of texts that both sides make alike. It tells versions apart; it protects nothing.
 public func digest(_ bytes: [UInt8]) -> String {
   var high: UInt64 = 0x6C62_272E_07BB_0142

@@ -23,6 +23,17 @@ enum KnownFindings {
       story: "a row that INSERT OR FAIL leaves behind when a trigger of the application's ends it", swarm: "storm",
       seed: 1787,
       words: ["never-3-unaccounted", "written without triggers", "visit 'k2'"]),
+    Finding(
+      story: "a row that INSERT OR FAIL leaves behind when a trigger of the application's ends it", swarm: "storm",
+      seed: 3041,
+      words: ["never-3-unaccounted", "written without triggers", "mark 'k1'"]),
+    Finding(
+      story: "lost rows of a table that the restored server's schema drops are nowhere", swarm: "storm", seed: 3075,
+      words: ["never-2-disappeared", "site 'k2'"]),
+    Finding(
+      story: "a row that INSERT OR FAIL leaves behind when a trigger of the application's ends it", swarm: "storm",
+      seed: 3270,
+      words: ["never-3-unaccounted", "written without triggers", "site 'd05'"]),
   ]
 
   /// Nil where the messages are of nothing known.

@@ -18,7 +18,11 @@ extension SalvorClient {
     progress: @escaping @Sendable (SyncProgress) -> Void = { _ in }
   ) async -> SyncReport {
     let told = telling(progress)
-    return await alone(telling: told) { await self.runRecovery(strategy, token, told) }
+    return await alone(telling: told) {
+      var report = await self.runRecovery(strategy, token, told)
+      await self.tellWhatIsLeft(nil, &report)
+      return report
+    }
   }
 
   /// What `recover` would do. Nothing is written, on either side.

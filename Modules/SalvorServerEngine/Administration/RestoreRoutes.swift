@@ -113,10 +113,8 @@ extension ServerEngine {
       try await (configuration.store as? any RestoreReportingServerStore)?.restores(limit: RestoreRecord.listedMax)
       ?? []
     guard let id = parts.first else {
-      // Of restores that no file beside the database told of.
-      let unnamed = try await (configuration.store as? any HealingServerStore)?
-        .waitingOffers(WaitingQuery(restore: 0), after: 0, limit: 1000).count
-      return json(["restores": .array(records.map(\.json)), "unnamedWaiting": .integer(Int64(unnamed ?? 0))])
+      let unnamed = try await (configuration.store as? any RestoreReportingServerStore)?.unnamedWaiting() ?? 0
+      return json(["restores": .array(records.map(\.json)), "unnamedWaiting": .integer(unnamed)])
     }
     guard let record = records.first(where: { "\($0.id)" == id }) else { throw RestoreRecord.notFound(id) }
     return json(record.json)

@@ -64,6 +64,7 @@ struct HealOracle: Sendable {
   private var passed: [RowName: [String: Int]] = [:]
   /// Notes that a person has sent again.
   private var sentAgain: Set<String> = []
+  private var withdrawn = ""
   private let notePlaces: [String: Int]
   private let tables: Set<String>
   /// Tables in which the server's own triggers write: they fire for what is given back, too.
@@ -158,6 +159,9 @@ struct HealOracle: Sendable {
 
   mutating func sentAgain(_ note: String) { sentAgain.insert(note) }
 
+  /// A person took these notes out of a queue or an archive, also such as were to be given back.
+  mutating func withdrawn(_ text: String) { withdrawn += text + "\n" }
+
   private mutating func noteOverwritten(_ name: RowName, _ old: [Value]?, _ new: [Value]?) {
     guard let restore = restores.last, let old = note(old, name), let new = note(new, name), old != new,
       wasLost(new, name), !wasLost(old, name), !sentAgain.contains(new),
@@ -251,7 +255,8 @@ struct HealOracle: Sendable {
     for (name, entry) in newest.sorted(by: { $0.key < $1.key }) {
       guard !purged.contains(name), let holder = holder(of: entry, devices) else { continue }
       if let note = note(entry.row, name),
-        mentions(conflicts, note) || devices.contains(where: { mentions($0.archive, note) })
+        mentions(conflicts, note) || mentions(withdrawn, note)
+          || devices.contains(where: { mentions($0.archive, note) })
       {
         continue
       }

@@ -203,6 +203,7 @@ struct Oracle {
   /// A person took these notes out of the queue or the archive of a device.
   mutating func withdrawn(_ device: Int, _ text: String) {
     pending[device] = pending[device].filter { !text.contains("'\($0.value.note)'") }
+    heal.withdrawn(text)
   }
 
   /// A device's file is what it was; so is what it has to account for.

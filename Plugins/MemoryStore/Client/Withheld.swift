@@ -50,7 +50,13 @@ extension ClientContent {
       let counters = Set(released.map { keptVersions[index].request.changes[$0].counter })
       requests.removeAll { $0.state == .kept && counters.contains($0.firstCounter) }
     }
-    for entry in requests.filter({ mayBeOffered($0, heal) }).sorted(by: { $0.firstCounter < $1.firstCounter }) {
+    // As a recovery offers them: deletes last, and rows before those that they reference.
+    let order = schema.deleteOrder
+    func place(_ entry: Request) -> (Int, Int64) {
+      let change = entry.changes.first { $0.operation == .delete }
+      return (change.map { 1 + (order[$0.row.table] ?? 0) } ?? 0, entry.firstCounter)
+    }
+    for entry in requests.filter({ mayBeOffered($0, heal) }).sorted(by: { place($0) < place($1) }) {
       guard let withheld = entry.withheld else { continue }
       let name = entry.changes[0].row
       for index in olderOffers(of: name, than: withheld.version, upon: bases[name]) {

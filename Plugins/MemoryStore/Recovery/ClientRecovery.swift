@@ -264,6 +264,10 @@ struct ClientRecovery {
             // Its values become a conflict version there, or are this device's to keep: nobody who deleted it need have seen them.
             lost[name] = change(name, .insert, old.map { ($0.name, .null, $0.value) })
           }
+        // What a lost commit brought into the subscriptions is lost with it, and may be given back (decision 232).
+        case .dropped where isLost(name) && !outstanding.contains { content.requests[$0].rows.contains(name) }:
+          fates[name] = .lost
+          noteLoss(of: name, old)
         case .left, .dropped:
           fates[name] = .left
           // What this device wrote is nowhere else, and it may not offer it any more.

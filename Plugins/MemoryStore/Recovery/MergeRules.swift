@@ -81,7 +81,7 @@ extension ClientRecovery {
     requests[content.requests[index].id] = (.discarded, reason)
   }
 
-  private var outstanding: [Int] {
+  var outstanding: [Int] {
     content.requests.indices.filter {
       content.requests[$0].state != .displaced && content.requests[$0].state != .kept
     }
@@ -129,7 +129,7 @@ extension ClientRecovery {
     mass = Set(
       deletes.filter { name, rows in rows.count >= 20 && rows.count * 2 > content.bases.rows(of: name).count }.keys)
     guard heals else { return }
-    for name in sorted(Set(lost.keys).union(heldRows)) {
+    for name in inOrderOfOffers(sorted(Set(lost.keys).union(heldRows))) {
       guard fates[name] != .left, var change = lost[name] ?? held(name), isWritable(name), isOffered(name),
         let version = lostVersion(of: name)
       else { continue }
@@ -159,6 +159,14 @@ extension ClientRecovery {
       offered.insert(request.id)
       requests[request.id] = (.offered, "lost-on-server")
     }
+  }
+
+  /// Deletes after what is made again, and rows before those that they reference: who may see a row is asked of its parent.
+  private func inOrderOfOffers(_ names: [RowName]) -> [RowName] {
+    let order = content.schema.deleteOrder
+    let deletes = names.enumerated().filter { lost[$1]?.operation == .delete }
+      .sorted { (order[$0.element.table] ?? 0, $0.offset) < (order[$1.element.table] ?? 0, $1.offset) }
+    return names.filter { lost[$0]?.operation != .delete } + deletes.map(\.element)
   }
 
   /// Rows that are on both sides the same, and yet of a lost commit: that they are so is offered, or an older version of

@@ -137,17 +137,21 @@
 
   extension PostgreSQLServerStore: RestoreReportingServerStore {
     /// Can be asked while the store is not open. Empty where the database was never restored.
-    public func restores(limit: Int) async throws -> [RestoreRecord] {
+    public func restores(limit: Int) async throws -> [RestoreRecord] { try await lookAtRestores(limit).records }
+
+    public func unnamedWaiting() async throws -> Int64 { try await lookAtRestores(0).unnamed }
+
+    private func lookAtRestores(_ limit: Int) async throws -> (records: [RestoreRecord], unnamed: Int64) {
       try await asking { connection in
         try connection.snapshot {
           let table = "\(quoted(connection.settings.schema)).salvor_restore"
           guard try connection.integer("SELECT to_regclass(?1) IS NOT NULL", .text(Array(table.utf8))) == 1 else {
-            return []
+            return ([], 0)
           }
           var records = try RestoreBook(connection: connection).all(limit: limit)
           let waiting = try WaitingBook(connection: connection).counts()
           for index in records.indices { records[index].waiting = waiting.filter { $0.restore == records[index].id } }
-          return records
+          return (records, waiting.reduce(0) { $1.restore == 0 ? $0 + $1.count : $0 })
         }
       }
     }

@@ -68,9 +68,11 @@ extension StoreContext {
   }
 
   /// What was withheld and may be offered now, in order, after the entry `seq`: a page. In a transaction.
-  func withheldLosses(_ heal: HealMode, after seq: Int64) throws -> [WithheldLoss] {
+  ///
+  /// - Parameter some: a condition on entries of the archive.
+  func withheldLosses(_ heal: HealMode, _ some: String, after seq: Int64) throws -> [WithheldLoss] {
     try connection.rows(
-      "SELECT seq, first, t, op, key, after, whole, incarnation, number, parting, own, review, slots FROM salvor_archive WHERE seq > ?1 AND \(mayBeOffered(heal)) ORDER BY seq LIMIT 1000",
+      "SELECT seq, first, t, op, key, after, whole, incarnation, number, parting, own, review, slots FROM salvor_archive WHERE seq > ?1 AND \(some) AND \(mayBeOffered(heal)) ORDER BY seq LIMIT 1000",
       .integer(seq)
     ).compactMap { row in
       guard let seq = row[0].integer, let table = row[2].integer.flatMap({ catalog.table(number: $0) }),

@@ -44,7 +44,7 @@ extension SQLiteClientStore: MigratingClientStore {
     }
   }
 
-  /// With no session under way, in any process.
+  /// With no session under way, in any process. What is committed outlives a power cut: an application goes on from it.
   func alone<Result>(_ body: () throws -> Result) throws -> Result {
     guard lock?.isTaken != true else {
       throw SalvorError(
@@ -52,6 +52,8 @@ extension SQLiteClientStore: MigratingClientStore {
     }
     try lock?.take()
     defer { lock?.release() }
+    try context?.connection.pragma("synchronous", "FULL")
+    defer { _ = try? context?.connection.pragma("synchronous", "NORMAL") }
     return try body()
   }
 

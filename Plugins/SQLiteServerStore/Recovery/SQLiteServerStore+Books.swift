@@ -33,26 +33,35 @@ extension SQLiteServerStore: BackupListingServerStore {
 }
 
 extension DatabaseCopy {
-  func restores(of path: String, limit: Int, busyTimeoutMilliseconds: Int64) throws -> [RestoreRecord] {
-    guard Files.exists(path) else { return [] }
+  /// - Returns: the newest `limit` restores, and how many offers wait of none that is known.
+  func restores(
+    of path: String, limit: Int, busyTimeoutMilliseconds: Int64
+  ) throws -> (records: [RestoreRecord], unnamed: Int64) {
+    guard Files.exists(path) else { return ([], 0) }
     let connection = try SQLiteConnection(
       path, mode: .readWrite, busyTimeoutMilliseconds: Int32(clamping: busyTimeoutMilliseconds))
     defer { connection.close() }
     return try connection.transaction(.deferred) {
-      guard try connection.tableShape("salvor_restore") != nil else { return [] }
+      guard try connection.tableShape("salvor_restore") != nil else { return ([], 0) }
       var records = try RestoreBook(connection: connection).all(limit: limit)
-      guard try connection.tableShape("salvor_heal_waiting") != nil else { return records }
+      guard try connection.tableShape("salvor_heal_waiting") != nil else { return (records, 0) }
       let waiting = try WaitingBook(connection: connection).counts()
       for index in records.indices { records[index].waiting = waiting.filter { $0.restore == records[index].id } }
-      return records
+      return (records, waiting.reduce(0) { $1.restore == 0 ? $0 + $1.count : $0 })
     }
   }
 }
 
 extension SQLiteServerStore: RestoreReportingServerStore {
   /// Can be asked while the store is not open. Empty for a database in memory.
-  public func restores(limit: Int) async throws -> [RestoreRecord] {
-    guard options.isFile else { return [] }
+  public func restores(limit: Int) async throws -> [RestoreRecord] { try await lookAtRestores(limit).records }
+
+  public func unnamedWaiting() async throws -> Int64 { try await lookAtRestores(0).unnamed }
+
+  private func lookAtRestores(_ limit: Int) async throws -> (records: [RestoreRecord], unnamed: Int64) {
+    guard options.isFile else {
+      return ([], try await waitingOffers().reduce(0) { $1.restore == 0 ? $0 + $1.count : $0 })
+    }
     return try await DatabaseCopy().restores(
       of: options.path, limit: limit, busyTimeoutMilliseconds: options.busyTimeoutMilliseconds)
   }

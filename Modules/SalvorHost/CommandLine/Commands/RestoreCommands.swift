@@ -59,6 +59,7 @@ extension Command {
     } else {
       let store = try invocation.makeServerStore() as? any RestoreReportingServerStore
       records = try await store?.restores(limit: RestoreRecord.listedMax).map(\.json) ?? []
+      unnamed = try await store?.unnamedWaiting() ?? 0
     }
     let terminal = invocation.terminal
     guard let id = words.last else {

@@ -89,9 +89,12 @@ final class BaseWatch {
   ///
   /// - Parameter version: the commit that the feed tells of; nil: the line answers a question.
   func holds(_ table: CapturedTable, _ key: Key, _ departure: Departure, _ version: Int64?) throws -> Bool {
-    let fate = try fate(departure, version, table, key)
+    var fate = try fate(departure, version, table, key)
+    let hasRequests = try index.mayContain(table, key)
+    // What a lost commit brought into the subscriptions is lost with it, and may be given back (decision 232).
+    if departure == .dropped, !hasRequests, try versions.isLost(table, key) { fate = .lost }
     if fate == .lost { isHolding = true }
-    if try index.mayContain(table, key) {
+    if hasRequests {
       try put(table, key, nil, fate, keeps: false)
       return false
     }

@@ -298,10 +298,15 @@ final class OfferedRows: AddedRequests {
   // MARK: The rows that are left
 
   /// Gives each its counter. Nil: nothing is offered.
+  ///
+  /// Deletes after what is made again, and rows before those that they reference: who may see a row is asked of its parent.
   private func number() throws -> ClosedRange<Int64>? {
     let last = try connection.lastCounter()
+    let order = context.schema.deleteOrder
+    let places = known.map { "WHEN \($0.number) THEN \(1 + (order[$0.name] ?? 0))" }.joined(separator: " ")
+    let isFirst = "CASE WHEN op IN (\(Self.deleteOfNothing), 3) THEN CASE t \(places) END ELSE 0 END"
     try connection.run(
-      "UPDATE \(name) AS o SET seq = ?1 + n.number FROM (SELECT place, row_number() OVER (ORDER BY place) AS number FROM \(name)) n WHERE n.place = o.place",
+      "UPDATE \(name) AS o SET seq = ?1 + n.number FROM (SELECT place, row_number() OVER (ORDER BY \(isFirst), place) AS number FROM \(name)) n WHERE n.place = o.place",
       .integer(last))
     let count = try connection.integer("SELECT count(*) FROM \(name)") ?? 0
     return count == 0 ? nil : last + 1...last + count

@@ -22,14 +22,19 @@ final class WithheldOffers: AddedRequests {
     try connection.setState(.healWanted, Value?.none)
     try connection.setState(.healSeen, context.healSettings(heal))
     try context.releaseKept(heal)
-    var last: Int64 = 0
-    while true {
-      let losses = try context.withheldLosses(heal, after: last)
-      guard let end = losses.last?.seq else { return }
-      last = end
-      var move = Move()
-      move.offers = WithheldOffers(context, losses, heal)
-      try context.settle(move)
+    let order = context.schema.deleteOrder
+    let tables = context.catalog.tables.sorted { (order[$0.name] ?? 0) < (order[$1.name] ?? 0) }
+    // As a recovery offers them (`OfferedRows.number`).
+    for some in ["op <> 'delete'"] + tables.map({ "op = 'delete' AND t = \($0.number)" }) {
+      var last: Int64 = 0
+      while true {
+        let losses = try context.withheldLosses(heal, some, after: last)
+        guard let end = losses.last?.seq else { break }
+        last = end
+        var move = Move()
+        move.offers = WithheldOffers(context, losses, heal)
+        try context.settle(move)
+      }
     }
   }
 
