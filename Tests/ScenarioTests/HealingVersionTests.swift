@@ -189,7 +189,7 @@ struct HealingVersionTests {
     try fleet.expectEqual(Self.tables, [a, b])
   }
 
-  @Test("a conflict version that comes back before its row deletes it on nobody's device")
+  @Test("a conflict version that returns before its row is not fed as a delete of the row")
   func versionBeforeItsRow() async throws {
     let (fleet, a, b) = try await fleet(schema: Self.keeping, recovery: "heal: \"off\"")
     let c = try fleet.device("c", recovery: "heal: \"review\"")

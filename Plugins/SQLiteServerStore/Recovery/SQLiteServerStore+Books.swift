@@ -33,7 +33,7 @@ extension SQLiteServerStore: BackupListingServerStore {
 }
 
 extension DatabaseCopy {
-  /// - Returns: the newest `limit` restores, and how many offers wait of none that is known.
+  /// - Returns: the newest `limit` restores, and how many waiting offers belong to no recorded restore.
   func restores(
     of path: String, limit: Int, busyTimeoutMilliseconds: Int64
   ) throws -> (records: [RestoreRecord], unnamed: Int64) {
