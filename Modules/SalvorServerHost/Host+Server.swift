@@ -20,6 +20,7 @@ extension Host {
     guard problems.isEmpty else {
       throw ConfigurationResult(configuration: nil, diagnostics: problems).refusal
     }
+    for problem in configuration.listProblems() { log("\(problem.path) \(problem.message).") }
     var made = ServerConfiguration(
       schema: configuration.schema, conflictPolicies: try conflictPolicies(configuration),
       withholdsMessages: section.withholdsMessages,

@@ -7,8 +7,8 @@ import SalvorWire
 /// the next start applies it before anybody is answered. With `trim(before:)` acts may leave it: those from before that time, and from
 /// before every copy that may still be put back.
 public protocol PurgingServerStore: ServerStore {
-  /// Deletes the rows of these keys, what conflict versions, staging, blobs and recorded results hold of them, and writes
-  /// the keys into the ledger. Inserts and updates of these keys are refused as `purged` from then on, whoever sends them.
+  /// Deletes the rows of these keys, and those that go with them by foreign keys (`ON DELETE CASCADE`), what conflict versions, staging, blobs and recorded results hold of them, and writes
+  /// the keys of all of them into the ledger. Inserts and updates of these keys are refused as `purged` from then on, whoever sends them.
   /// Each device is told to delete its row, as of any delete. Keys without a row are written into the ledger, too. Once more is the same.
   ///
   /// What is staged of uploads is emptied, of every remote: their devices send it again.
@@ -27,13 +27,16 @@ public protocol PurgingServerStore: ServerStore {
 public struct PurgeReport: Sendable, Hashable {
   /// Rows that were there and are gone.
   public var rows: Int64
+  /// Of these, those that were not named, and went with one that was by a foreign key.
+  public var along: Int64
   /// Conflict versions that are gone.
   public var conflicts: Int64
   /// Keys that were not in the ledger before.
   public var keys: Int64
   /// By default nothing was purged.
-  public init(rows: Int64 = 0, conflicts: Int64 = 0, keys: Int64 = 0) {
+  public init(rows: Int64 = 0, along: Int64 = 0, conflicts: Int64 = 0, keys: Int64 = 0) {
     self.rows = rows
+    self.along = along
     self.conflicts = conflicts
     self.keys = keys
   }
@@ -41,13 +44,16 @@ public struct PurgeReport: Sendable, Hashable {
   /// Adds the counts of another purge.
   public static func += (sum: inout PurgeReport, other: PurgeReport) {
     sum.rows += other.rows
+    sum.along += other.along
     sum.conflicts += other.conflicts
     sum.keys += other.keys
   }
 
-  /// The three counts under their names, as the administration and `salvor server purge --json` answer.
+  /// The counts under their names, as the administration and `salvor server purge --json` answer.
   public var json: JSONValue {
-    ["rows": .integer(rows), "conflicts": .integer(conflicts), "keys": .integer(keys)]
+    [
+      "rows": .integer(rows), "along": .integer(along), "conflicts": .integer(conflicts), "keys": .integer(keys),
+    ]
   }
 }
 

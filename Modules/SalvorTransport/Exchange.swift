@@ -210,6 +210,8 @@ public protocol Authentication: Sendable {
   /// Whom it lets in without a list of the values that the sync parameter of this name may take, as of now. They may
   /// give it any value (semantics 7); `salvor check` says so.
   func principals(withoutValuesOf parameter: String) -> UnlimitedPrincipals
+  /// Whom it has lists of values for, as of now. `salvor check` looks through them.
+  var listedPrincipals: [Principal] { get }
   /// A principal by its name, with its lists; nil: it is not known by its name alone. For who explains to a person what
   /// somebody may see; never to let anyone in.
   func principal(named name: String) -> Principal?
@@ -228,6 +230,8 @@ extension Authentication {
   public var isForLocalCallersOnly: Bool { false }
   /// What does not say that it has lists counts as without.
   public func principals(withoutValuesOf parameter: String) -> UnlimitedPrincipals { .everybody }
+  /// None where a module does not say otherwise.
+  public var listedPrincipals: [Principal] { [] }
   /// Nil where a module does not say otherwise: principals are known by their credentials alone.
   public func principal(named name: String) -> Principal? { nil }
 }

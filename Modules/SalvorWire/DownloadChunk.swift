@@ -21,7 +21,7 @@ public enum Departure: String, Sendable, Hashable {
 ///     {"rows":[["key",1],…]}                          rows as of the snapshot
 ///     {"version":58,"changed":[["key",1],…]}          of rows that the device has: the named columns, the others stay
 ///     {"version":58,"deleted":[["key"],…]}            keys of rows that commit 58 deleted
-///     {"version":58,"left":[["key"],…]}               keys of rows that left the scope
+///     {"version":58,"left":[["key"],…]}               keys of rows that left the scope; without a version: that a recovery asked for, and is not shown
 ///     {"version":58,"dropped":[["key"],…]}            keys of rows that no subscription covers any more
 ///     {"lost":[["key"],…]}                            keys of rows that a recovery asked for and the server has not
 public struct DownloadChunkWriter: Sendable {

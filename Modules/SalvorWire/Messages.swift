@@ -295,7 +295,11 @@ public enum Problem {
       .init("code", .string(error.code.rawValue)),
       .init("number", .integer(Int64(error.code.number))),
     ]
-    for (key, value) in error.context.sorted(by: { $0.key < $1.key }) { members.append(.init(key, .string(value))) }
+    // A member stands once: `detail` of a database's error is in the words of this one.
+    let standard = Set(members.map(\.key))
+    for (key, value) in error.context.sorted(by: { $0.key < $1.key }) where !standard.contains(key) {
+      members.append(.init(key, .string(value)))
+    }
     if let delay = error.retryAfterMilliseconds { members.append(.init("retryAfterMilliseconds", .integer(delay))) }
     return .object(members)
   }

@@ -60,6 +60,8 @@
     func writtenSlot(_ type: String) -> String {
       PostgreSQLType.isWritten(.text([]), type) == nil ? "salvor_value(?, NULL::\(type))" : "?"
     }
+    /// libpq takes a statement of some 7,500 parameters for a broken answer, and a list may stand in it several times.
+    var listedParametersMax: Int { 250 }
     func untyped(_ value: Value) -> Value {
       if case .blob(let bytes) = value { .text(hexadecimal(bytes)) } else { value }
     }

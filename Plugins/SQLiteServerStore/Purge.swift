@@ -40,10 +40,7 @@ extension ServerWriter {
         var purge = Purge(open.connection, open.catalog)
         for key in keys { try purge.erase(place, key) }
         try purge.forgetOnTheWay()
-        var report = purge.report
-        report.keys = try book.note(
-          .purge, keys, of: open.catalog.tables[place], at: now, in: options.isFile ? purgeLedger : nil,
-          open.opening.serverID)
+        let report = try purge.note(in: book, options.isFile ? purgeLedger : nil, at: now, open.opening.serverID)
         _ = try open.log.sweep()
         return report
       }

@@ -49,8 +49,18 @@ private final class SkippedTables {
 }
 
 extension SQLiteConnection {
-  /// Calls `body` with each row that a changeset is of: its table, and the values of its key by the places of their columns in the table.
-  public func eachRow(of changeset: [UInt8], _ body: (_ table: String, _ key: [Int: Value]) throws -> Void) throws {
+  /// A row that a changeset is of.
+  public struct ChangedRow {
+    public var table: String
+    public var operation: Operation
+    /// Of its key, by the places of the columns in the table; of an inserted row all values.
+    public var values: [Int: Value]
+
+    public enum Operation { case insert, update, delete }
+  }
+
+  /// Calls `body` with each row that a changeset is of.
+  public func eachRow(of changeset: [UInt8], _ body: (ChangedRow) throws -> Void) throws {
     var changeset = changeset
     try changeset.withUnsafeMutableBytes { bytes in
       var rows: OpaquePointer?
@@ -66,17 +76,20 @@ extension SQLiteConnection {
         var isKey: UnsafeMutablePointer<UInt8>?
         sqlite3changeset_pk(rows, &isKey, nil)
         guard let name, let isKey else { continue }
-        var key: [Int: Value] = [:]
-        for column in 0..<Int(count) where isKey[column] != 0 {
+        let isInsert = operation == SQLITE_INSERT
+        var row = ChangedRow(
+          table: String(cString: name),
+          operation: isInsert ? .insert : operation == SQLITE_DELETE ? .delete : .update, values: [:])
+        for column in 0..<Int(count) where isInsert || isKey[column] != 0 {
           var value: OpaquePointer?
-          if operation == SQLITE_INSERT {
+          if isInsert {
             sqlite3changeset_new(rows, Int32(column), &value)
           } else {
             sqlite3changeset_old(rows, Int32(column), &value)
           }
-          key[column] = Self.copied(value)
+          row.values[column] = Self.copied(value)
         }
-        try body(String(cString: name), key)
+        try body(row)
       }
     }
   }

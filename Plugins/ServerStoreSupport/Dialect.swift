@@ -28,6 +28,8 @@ package protocol Dialect: Sendable {
   func written(_ value: Value, _ type: String) -> Value
   /// The parameter of such a value, beside the column: NULL where the database alone knows that no value of the type is written so.
   func writtenSlot(_ type: String) -> String
+  /// So many values of a list are parameters; those of a longer one stand in the statement.
+  var listedParametersMax: Int { get }
   /// A value as `salvor_server` holds it, whose column has no type where the database has such.
   func untyped(_ value: Value) -> Value
   /// No value of a column of this type, whatever it is compared with or put into; false: it may be one.
@@ -81,6 +83,21 @@ extension Dialect {
   package func parameter(_ slot: String, _ type: String) -> String { slot }
   package func written(_ value: Value, _ type: String) -> Value { value }
   package func writtenSlot(_ type: String) -> String { "?" }
+  package var listedParametersMax: Int { .max }
+
+  /// The expression is one of the values: a condition, whose parameters are those of `bound`.
+  ///
+  /// - Parameter slot: the parameter of a value.
+  func isAmong(_ expression: String, _ values: [Value], _ slot: String = "?") -> String {
+    // An empty list is no SQL but SQLite's.
+    if values.isEmpty { return "FALSE" }
+    let isBound = !bound(values).isEmpty
+    let list = values.map { isBound ? slot : slot.replacing("?", with: literal($0)) }
+    return "\(bytewise(expression)) IN (\(list.joined(separator: ", ")))"
+  }
+
+  /// What is bound of a list of values.
+  func bound(_ values: [Value]) -> [Value] { values.count > listedParametersMax ? [] : values }
   package func untyped(_ value: Value) -> Value { value }
   package func excludes(_ value: PayloadReader.Item, _ type: String, names: Bool) -> Bool { false }
   package func wanted(_ value: PayloadReader.Item, _ type: String) -> String { "Correct it." }

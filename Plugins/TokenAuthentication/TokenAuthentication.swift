@@ -62,6 +62,9 @@ public struct TokenAuthentication: Authentication {
     return .named(names.filter { seen.insert($0).inserted })
   }
 
+  /// One for each token that has lists, in the order of the file.
+  public var listedPrincipals: [Principal] { file.entries().map(\.principal).filter { !$0.parameters.isEmpty } }
+
   /// Nil also where its tokens have different lists: which of them a device uses is not known.
   public func principal(named name: String) -> Principal? {
     let known = file.entries().map(\.principal).filter { $0.name.isSameName(as: name) }

@@ -121,6 +121,13 @@ import Testing
     for _ in 0..<2 { #expect(try await office.ask("DELETE", "remotes/\(id)", headers: key).status == 204) }
     #expect(try await office.ask("DELETE", "remotes/\(id)").status == 404)
     #expect(try await office.ask("POST", "remotes/\(id)/reset", headers: key).status == 400)
+    // What is asked for is the body's, too.
+    let other = ["idempotency-key": "two"]
+    let pace = #"{"paused":false,"rowsPerSecond":7}"#
+    for _ in 0..<2 {
+      #expect(try await office.ask("PUT", "restores/pace", body: pace, headers: other).status == 200)
+    }
+    #expect(try await office.ask("PUT", "restores/pace", body: #"{"paused":true}"#, headers: other).status == 400)
     _ = try await salvor(
       ["remotes", "delete", id, "--block"], in: office.place.directory,
       environment: ["OFFICE_SECRET": "x", "USER": "mona"])

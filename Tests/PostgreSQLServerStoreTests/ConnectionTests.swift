@@ -54,6 +54,14 @@
         ])
     }
 
+    @Test("A float4 is one number, whatever stands beside it")
+    func float4() throws {
+      let narrow = Value.real(Double(Float(0.1)))
+      #expect(try connection.rows("SELECT 0.1::real") == [[narrow]])
+      // The answer comes as text.
+      #expect(try connection.rows("SELECT 0.1::real, 1.5::numeric") == [[narrow, "1.5"]])
+    }
+
     @Test("Parameters are SQLite's: a plain one is the next after the highest, and none is in a quotation")
     func parameters() throws {
       #expect(

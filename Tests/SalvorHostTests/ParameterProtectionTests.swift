@@ -110,6 +110,22 @@ struct ParameterProtectionTests {
     #expect(try report(authentication: tokens) == "")
   }
 
+  @Test("a listed parameter that the schema does not have is a mistake, and so is a value of another type")
+  func wrongLists() throws {
+    _ = try writeTokens([
+      ("anna", "{ region: [\"EU\"], regoin: [\"EU\"] }"), ("bob", "{ region: [5], team: [1] }"), ("eve", nil),
+    ])
+    _ = try report(authentication: tokens)
+    let result = HostConfiguration.load(
+      path: directory.path + "/salvor.json5", registry: try ModuleRegistry(StandardModules.all), environment: [:])
+    let found = try result.get().listProblems()
+    #expect(found.allSatisfy { $0.severity == .error && $0.path == "server.authentication" })
+    #expect(found.count == 2)
+    #expect(found.first?.message.contains("\"region\" for \"bob\" that are no text") == true)
+    #expect(found.last?.message.contains("\"regoin\" for \"anna\"") == true)
+    #expect(found.last?.message.hasSuffix("did you mean \"region\"?") == true)
+  }
+
   @Test("an authentication that says nothing of lists counts as without")
   func another() throws {
     struct Card: Authentication {

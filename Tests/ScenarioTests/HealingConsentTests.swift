@@ -66,7 +66,9 @@ struct HealingConsentTests {
     try await fleet.restore("dawn")
     #expect(try await a.sync().waiting == 2)
     #expect(try await fleet.server?.engine.rejectOffers(WaitingQuery()) == 2)
-    #expect(try await a.sync().refused == 3)
+    let told = try await a.sync()
+    #expect(told.refused == 3 && told.waiting == 0)
+    #expect(try await a.open().status().waiting == 0)
     try await synchronize([a, b], times: 2)
     #expect(try sites(fleet) == Self.before)
     #expect(

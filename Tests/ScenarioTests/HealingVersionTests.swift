@@ -84,6 +84,31 @@ struct HealingVersionTests {
     #expect(try conflicts(fleet) == 1)
   }
 
+  @Test(
+    "a delete stands that was made upon a version which another device has given back, whoever returns first",
+    arguments: ["server-wins", "keep-versions", "client-wins"], [false, true])
+  func deleteOfGivenBack(policy: String, isFirst: Bool) async throws {
+    let (fleet, a, b) = try await fleet(
+      schema: Fleet.visits.replacing(
+        "seats: \"integer = 0\" } },", "seats: \"integer = 0\" }, conflicts: \"\(policy)\" },"))
+    try await fleet.backup("dawn")
+    try await a.write("INSERT INTO site (id, name, seats) VALUES ('s2', 'Two', 1)")
+    try await synchronize([a, b])
+    // What b sends is lost with it.
+    try await b.write("UPDATE site SET seats = 2 WHERE id = 's0'")
+    try await synchronize([b])
+    try await fleet.restore("dawn")
+    try await b.write("DELETE FROM site WHERE id = 's2'")
+    for device in isFirst ? [b, a, b, a] : [a, b, a, b] {
+      let report = try await device.sync()
+      #expect(report.error == nil && report.refused == 0, "\(device.name)")
+    }
+    #expect(try fleet.serverRows("site").contains { $0[0] == "s2" } == false, "nobody has written it since b saw it")
+    // What is offered after a person's delete is kept beside it (decision 200).
+    #expect(try conflicts(fleet) == (isFirst ? 1 : 0))
+    try fleet.expectEqual(Self.tables, [a, b])
+  }
+
   private static let owned = """
     { version: 1, tables: { note: { primaryKey: "id", columns: { id: "text", owner: "text", cb: "text?", x: "text?" },
         scope: { owner: "principal" }, conflicts: "keep-versions" } } }

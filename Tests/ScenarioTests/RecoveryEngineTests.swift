@@ -472,6 +472,30 @@ struct RecoveryEngineTests {
     #expect(try fleet.serverRows("site").count == count + 2)
   }
 
+  @Test("what a server loses after an earlier recovery of the device was undone is offered all the same")
+  func lostAfterUndo() async throws {
+    let fleet = try Fleet()
+    try await fleet.start()
+    let a = try fleet.device("a")
+    _ = try await a.sync()
+    try fleet.serverConnection().execute("INSERT INTO site (id, name) VALUES ('s1', 'office')")
+    _ = try await a.sync()
+    let remote = try await a.open().status().state.remoteID
+    #expect(try await fleet.server?.engine.demandReset(of: remote) == true)
+    let backup = try #require(try await a.sync().recovery?.backup)
+    try await fleet.backup("night")
+    try await a.write("INSERT INTO site (id, name) VALUES ('s2', 'acknowledged')")
+    #expect(try await a.sync().uploaded == 1)
+    try await fleet.restore("night")
+    try await a.open().restoreBackup(backup)
+    let report = try await a.sync()
+    #expect(report.error == nil)
+    #expect(report.recovery?.report?.counts.lost == 1)
+    #expect(try fleet.serverRows("site").map { $0[0] } == ["s1", "s2"])
+    try fleet.expectEqual(["site"], [a])
+    await fleet.stop()
+  }
+
   @Test(
     "a rewind is undone after further syncs: no row of the server that is there passes for one that the other had lost")
   func rewindUndoneAfterSyncs() async throws {

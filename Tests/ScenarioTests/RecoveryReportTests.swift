@@ -70,6 +70,19 @@ struct RecoveryReportTests {
     await fleet.stop()
   }
 
+  @Test(
+    "the restore's report does not miss a device that went on under another remote ID",
+    arguments: ["recreate", "copy-and-resubscribe", "discard-unsynced-changes"])
+  func comeUnderAnotherID(strategy: String) async throws {
+    let (fleet, a) = try await badDay(recovery: "strategy: \"\(strategy)\"")
+    let former = try await a.open().status().state.remoteID
+    #expect(try await a.sync().outcome == .recovered)
+    #expect(try await (a.open().status().state.remoteID != former) == (strategy != "discard-unsynced-changes"))
+    let seen = try fleet.serverConnection().rows("SELECT remote FROM salvor_restore_seen")
+    #expect(seen.contains([.text(former.text)]))
+    await fleet.stop()
+  }
+
   @Test("a column of the application's own on a client-only table stands through copy-and-resubscribe")
   func ownColumnOfAClientOnlyTable() async throws {
     let (fleet, a) = try await badDay(recovery: "strategy: \"copy-and-resubscribe\"")

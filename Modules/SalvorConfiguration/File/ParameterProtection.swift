@@ -35,6 +35,43 @@ extension HostConfiguration {
   }
 }
 
+extension HostConfiguration {
+  /// What is wrong with the values that the authentication lists: a parameter that the schema does not have locks its principals out, and a
+  /// value that is none of the parameter's type shows them nothing. One for each parameter. None without a server.
+  ///
+  /// Asks the authentication module, as `protectionWarnings` does. No value stands in a message.
+  public func listProblems() -> [Diagnostic] {
+    guard let server, let principals = try? server.authentication.make().listedPrincipals else { return [] }
+    let names = Set(principals.flatMap(\.parameters.keys)).sorted()
+    return names.compactMap { name in
+      let parameter = schema.parameters.first { $0.name == name }
+      let wrong = principals.filter { principal in
+        guard let values = principal.parameters[name] else { return false }
+        return parameter.map { parameter in !values.allSatisfy(parameter.type.mayList) } ?? true
+      }
+      guard !wrong.isEmpty else { return nil }
+      let whom = named(Set(wrong.map(\.name)).sorted(), atMost: 8)
+      let what: String
+      if let parameter {
+        what =
+          "lists values of the parameter \"\(name)\" for \(whom) that are no \(parameter.type.rawValue): they show no row. Write them as the schema's type"
+      } else {
+        what =
+          "lists values of the parameter \"\(name)\" for \(whom), and the schema has no such parameter: the server refuses their devices (forbidden)\(suggestion(name, among: schema.parameters.map(\.name)))"
+      }
+      return Diagnostic(file: file, line: server.authenticationLine, path: "server.authentication", message: what)
+    }
+  }
+}
+
+extension ColumnType {
+  /// A list of this type's parameter may have the value. A whole number is written as an integer.
+  fileprivate func mayList(_ value: Value) -> Bool {
+    if case .integer = value, self == .real { return true }
+    return stores(value)
+  }
+}
+
 /// `"a", "b" and 3 more`.
 private func named(_ names: [String], atMost most: Int = .max) -> String {
   let shown = names.prefix(most).map { "\"\($0)\"" }.joined(separator: ", ")

@@ -41,6 +41,20 @@ extension ClientStoreContract {
       try expect(!ids.contains(try await bench.queued()[0].id), "an ID was given again")
     },
     recovering(
+      ContractSchemas.notes(), "recovery: a lost row that a change makes again counts as lost, and not as removed",
+      rule: "semantics 9, Report"
+    ) { bench in
+      try await bench.download(full: ["note"], rows: [])
+      try await bench.download(rows: [("note", ["n1", "a", .null]), ("note", ["n2", "b", .null])])
+      try await bench.write(.update("note", ["n1"], ["title": "mine"]))
+      let report = try await bench.recover(
+        Recovered(shared: 1, departed: [("note", .lost, ["n1"]), ("note", .lost, ["n2"])]))
+      try await bench.expectRows("note", [["n1", "mine", .null]])
+      let counts = report.counts
+      try expectEqual(
+        [counts.merged, counts.upserts, counts.deletes, counts.lost], [1, 0, 1, 2], "merged, upserts, deletes, lost")
+    },
+    recovering(
       ContractSchemas.notes(), "recovery: what this device wrote at a lost commit is lost, too", rule: "semantics 9"
     ) { bench in
       try await bench.download(

@@ -49,7 +49,8 @@ extension ClientStoreContract {
       try await bench.expectArchive([
         "kept lost-on-server insert establishment [e3] [] > [id=e3, name=theirs, region=EU]"
       ])
-      try expectEqual([report.counts.lost, report.counts.offered], [2, 3], "lost and offered")
+      let counts = report.counts
+      try expectEqual([counts.lost, counts.offered, counts.deletes], [4, 3, 1], "lost, offered, removed")
       let sent = try await bench.begin()
       try expectEqual(
         sent.changes.map { "\($0.table) \($0.offer?.version.number ?? 0)" }.sorted(),

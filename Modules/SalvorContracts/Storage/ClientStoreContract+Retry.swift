@@ -1,5 +1,6 @@
 import SalvorModel
 import SalvorStorage
+import SalvorWire
 
 /// Failed requests that are sent again, and what a person reads of the queue (semantics 8).
 extension ClientStoreContract {
@@ -130,6 +131,22 @@ extension ClientStoreContract {
       let status = try await bench.status()
       try expectEqual([status.queued, status.inError], [0, 0], "queued and in error")
       try await bench.expectRows("note", [["n1", "b", .null]])
+    },
+    on(
+      ContractSchemas.notes(), "a failed delete of a row that has left is sent again: the server has the row still",
+      rule: "semantics 8"
+    ) { bench in
+      for (departure, isSent) in [(Departure.left, true), (.deleted, false)] {
+        try await bench.download(full: ["note"], rows: [("note", ["n1", "a", .null])])
+        try await bench.write(.delete("note", ["n1"]))
+        try await bench.upload { _ in .outOfScope }
+        let id = try await bench.oldest(.refused, .displaced).id
+        try await bench.download(departed: [("note", departure, ["n1"])])
+        let outcome = try await bench.retry([id]).requests.first?.outcome
+        try expectEqual(outcome == .nothingLeft, !isSent, "the outcome (\(departure.rawValue))")
+        try expectChanges(try await bench.upload(), isSent ? [#"delete note [n1]"#] : [])
+        try expectEqual(try await bench.status().queued, 0, "the queue")
+      }
     },
     on(
       ContractSchemas.seats, "retry of a displaced request: it stands where it can, and stays where it cannot",

@@ -139,6 +139,32 @@ extension ServerStoreContract {
     },
 
     on(
+      ContractSchemas.inspections, "what goes with a purged row by a foreign key is purged as well",
+      rule: "semantics 10"
+    ) { bench in
+      let store = try purging(bench)
+      try await bench.write(
+        .insert("establishment", ["id": "e1", "name": "e", "region": "EU"]),
+        .insert("establishment", ["id": "e2", "name": "e", "region": "EU"]),
+        .insert("inspection", ["id": "i1", "establishment_id": "e2", "date": "d"]),
+        .insert("infraction", ["inspection_id": "i1", "line": 1, "note": "personal"]))
+      try await bench.copy(to: 0)
+      // In the copy they hang on another row.
+      try await bench.write(.update("inspection", ["i1"], ["establishment_id": "e1"]))
+      let report = try await store.purge([["e1"]], of: "establishment")
+      try expectEqual(report, PurgeReport(rows: 3, along: 2, keys: 3), "what was purged")
+      try await bench.putBack(from: 0)
+      try await bench.expectRows("establishment", [["e2", "e", "EU"]])
+      try await bench.expectRows("inspection", [])
+      try await bench.expectRows("infraction", [])
+      var device = try await bench.device(parameters: ["region": ["EU"]])
+      let results = try await device.upload(
+        .insert("inspection", ["id": "i1", "establishment_id": "e2", "date": "d", "inspector": .null]))
+      try expectRefused(results, [1: .purged], accepted: 0)
+      let released = try await purging(bench).releasePurged([["i1"]], of: "inspection")
+      try expectEqual(released, 1, "the keys that may be used again")
+    },
+    on(
       ContractSchemas.inspections, "a purged row below a purged one is refused as purged, too: its device erases it",
       rule: "semantics 10"
     ) { bench in

@@ -185,22 +185,35 @@ extension ServerStoreContract {
         rows: ["n1", "n2", "n3", "n4", "n5"].map(row), lost: [["n9"]])
     },
     recovering(
-      ContractSchemas.inspections, "recovery: what the principal does not see is lost to it, and never sent",
+      ContractSchemas.inspections, "recovery: what the principal does not see has left its scope, and is never sent",
       rule: "semantics 7"
     ) { bench in
       try await bench.writeRegions()
-      let establishments = RowQuery(table: "establishment", keys: [["e1"], ["e2"]])
+      let establishments = RowQuery(table: "establishment", keys: [["e1"], ["e2"], ["e9"]])
       try await bench.expectAnswer(
-        establishments, as: ServerBench.europe, rows: [["e1", "one", "EU"]], lost: [["e2"]])
+        establishments, as: ServerBench.europe, rows: [["e1", "one", "EU"]], left: [["e2"]], lost: [["e9"]])
+      // His list may be empty.
+      let nobody = Principal(name: "anna", parameters: ["region": []])
+      try await bench.expectAnswer(establishments, as: nobody, rows: [], left: [["e1"], ["e2"]], lost: [["e9"]])
+      var device = try await bench.device(parameters: ["region": []])
+      try device.expectReplica("establishment", [])
+      try device.expectReplica("inspection", [])
+      // Or long.
+      let many = (0..<4000).map { Value.text(Array("R\($0)".utf8)) } + ["EU"]
+      device = try await bench.device(parameters: ["region": many])
+      try device.expectReplica("establishment", [["e1", "one", "EU"]])
+      try await bench.write(.update("establishment", ["e1"], ["name": "other"]))
+      try await device.download()
+      try device.expectReplica("establishment", [["e1", "other", "EU"]])
       let all = RowQuery.Range(after: nil, last: nil)
       try await bench.expectAnswer(
         RowQuery(table: "inspection", range: all, keys: [["i2"]]), as: ServerBench.europe,
-        rows: [["i1", "e1", "d", .null]], lost: [["i2"]])
+        rows: [["i1", "e1", "d", .null]], left: [["i2"]])
       // A digest tells no one what a row is that he does not see.
       let digest = RowDigest(["i2", 1, .null, "two"]).text
       try await bench.expectAnswer(
         RowQuery(table: "infraction", range: all, keys: [["i2", 1]], digests: [digest]), as: ServerBench.europe,
-        rows: [["i1", 1, 1, .null], ["i1", 2, .null, .null]], lost: [["i2", 1]])
+        rows: [["i1", 1, 1, .null], ["i1", 2, .null, .null]], left: [["i2", 1]])
     },
     recovering(
       ContractSchemas.odd, "recovery: keys, values and names of every kind are answered as they are",
@@ -396,10 +409,10 @@ extension ServerBench {
       admission.cursors, commits.map { $0.number < trimmed ? .trimmed : .known }, "the cursors", file: file, line: line)
   }
 
-  /// The answer holds exactly these rows and lost keys.
+  /// The answer holds exactly these rows, keys of rows that it has and does not show, and lost keys.
   fileprivate func expectAnswer(
-    _ query: RowQuery, as principal: Principal = Principal(name: "anna"), rows: [Row], lost: [Key],
-    file: String = #fileID, line: Int = #line
+    _ query: RowQuery, as principal: Principal = Principal(name: "anna"), rows: [Row], left: [Key] = [],
+    lost: [Key] = [], file: String = #fileID, line: Int = #line
   ) async throws {
     let page = try DownloadedPage(try await recovering.rows(matching: query, for: ReadScope(principal)), schema: schema)
     try expectEqual(page.full, [], "tables that come whole", file: file, line: line)
@@ -408,9 +421,14 @@ extension ServerBench {
     try replica.apply([page])
     try expectEqual(replica.rows(of: query.table), Set(rows), "the rows", file: file, line: line)
     let departed = page.items.filter { $0.departure != nil }
-    try expectEqual(Set(departed.map(\.departure)).subtracting([.lost]), [], "departures", file: file, line: line)
-    try expectEqual(Set(departed.map(\.values)), Set(lost), "the lost keys", file: file, line: line)
-    try expectEqual(page.items.count, rows.count + lost.count, "the number of lines", file: file, line: line)
+    try expectEqual(
+      Set(departed.map(\.departure)).subtracting([.left, .lost]), [], "departures", file: file, line: line)
+    for (departure, keys) in [(Departure.left, left), (.lost, lost)] {
+      let found = departed.filter { $0.departure == departure }.map(\.values)
+      try expectEqual(Set(found), Set(keys), "the keys that are \(departure.rawValue)", file: file, line: line)
+    }
+    try expectEqual(
+      page.items.count, rows.count + left.count + lost.count, "the number of lines", file: file, line: line)
   }
 
   /// The ranges hold exactly these rows, in this order; page by page and at once.

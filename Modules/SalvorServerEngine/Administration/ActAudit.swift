@@ -4,11 +4,13 @@ import SalvorWire
 
 extension ServerEngine {
   /// Does an act of an operator once, and writes down who did what, from where and with which result.
+  ///
+  /// - Parameter message: the body of the request, which is part of what is asked for.
   func act(
-    _ name: String, _ target: String, _ who: Administrator, _ request: TransportRequest,
+    _ name: String, _ target: String, _ who: Administrator, _ request: TransportRequest, _ message: JSONValue = .null,
     _ body: () async throws -> TransportResponse
   ) async throws -> TransportResponse {
-    try await idempotent.run(request, who) {
+    try await idempotent.run(request, message, who) {
       do {
         let response = try await body()
         try audit(name, target, who, "done")

@@ -44,14 +44,14 @@ final class IdempotentActs: Sendable {
   init(clock: any Clock) { self.clock = clock }
 
   func run(
-    _ request: TransportRequest, _ who: Administrator, _ act: () async throws -> TransportResponse
+    _ request: TransportRequest, _ message: JSONValue, _ who: Administrator, _ act: () async throws -> TransportResponse
   ) async throws -> TransportResponse {
     guard let key = request.headers["idempotency-key"] else { return try await act() }
     guard !key.isEmpty, key.utf8.count <= Self.keyBytesMax else {
       throw SalvorError(.malformed, "An Idempotency-Key has 1 to \(Self.keyBytesMax) bytes.")
     }
     let name = "\(who.name)\n\(key)"
-    let asked = "\(request.method) \(request.path)"
+    let asked = "\(request.method) \(request.path) \(message.bytes.hashValue)"
     if let known = try begin(name, asked) {
       return TransportResponse(
         status: known.status, headers: known.headers.merging(["idempotency-replayed": "true"]) { $1 },

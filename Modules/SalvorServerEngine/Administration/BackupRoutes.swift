@@ -7,9 +7,13 @@ extension ServerEngine {
   /// `GET /admin/v1/backups` and `POST /admin/v1/backups`.
   func backups(_ request: TransportRequest, _ who: Administrator) async throws -> TransportResponse {
     guard let backups = configuration.backups else {
+      // What it makes itself is all that it keeps; what others made of its database it lists.
+      if request.method == "GET", let store = configuration.store as? any BackupListingServerStore {
+        return json(.object([.init("backups", .array([]))] + RecordedBackup.members(try await store.recordedBackups())))
+      }
       throw SalvorError(
         .notFound,
-        "This server keeps no copies: its configuration names no folder (server.backups.directory). Others than its own, as of a timer, it does not know."
+        "This server keeps no copies: its configuration names no folder (server.backups.directory)."
       )
     }
     switch request.method {

@@ -26,7 +26,7 @@ extension ServerEngine {
       guard let keep = ConflictSide(rawValue: try message.string("keep")) else {
         throw SalvorError(.malformed, "The message's \"keep\" must be client or server.")
       }
-      return try await act("conflicts.resolve", "\(id)", who, request) {
+      return try await act("conflicts.resolve", "\(id)", who, request, message) {
         let resolved = try await resolveConflict(id, keep: keep, by: who.name)
         return json(["resolved": .array(resolved.map(\.json))])
       }

@@ -96,12 +96,13 @@ extension ServerEngine {
     if request.method == "GET" { return json(["level": .string(level().rawValue)]) }
     guard request.method == "PUT" else { throw notFound(request) }
     try who.require(.operator)
-    let text = try await line(request, of: ["level"]).string("level")
+    let message = try await line(request, of: ["level"])
+    let text = try message.string("level")
     guard let new = LogLevel(rawValue: text) else {
       throw SalvorError(
         .malformed, "A level is one of \(LogLevel.allCases.map(\.rawValue).joined(separator: ", ")).")
     }
-    return try await act("log.level", new.rawValue, who, request) {
+    return try await act("log.level", new.rawValue, who, request, message) {
       setLevel(new)
       return json(["level": .string(new.rawValue)])
     }

@@ -28,7 +28,7 @@ extension ServerEngine {
       words.isEmpty
       ? try configuration.schema.purgeKeys(try message.array("keys"), of: name)
       : try configuration.schema.purgeKeys(ofWords: words, of: name)
-    return try await act(releases ? "purge.release" : "purge", name, who, request) {
+    return try await act(releases ? "purge.release" : "purge", name, who, request, message) {
       releases
         ? json(["table": .string(name), "released": .integer(try await releasePurged(keys, of: name))])
         : json([

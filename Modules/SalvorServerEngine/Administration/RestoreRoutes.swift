@@ -13,7 +13,7 @@ extension ServerEngine {
     case ("PUT", 1) where parts[0] == "pace":
       try who.require(.operator)
       let message = try await line(request, of: ["paused", "rowsPerSecond"])
-      return try await act("restores.pace", "healing", who, request) {
+      return try await act("restores.pace", "healing", who, request, message) {
         json(try await setHealPace(message).json)
       }
     case ("GET", 2) where parts[1] == "waiting":
@@ -25,7 +25,7 @@ extension ServerEngine {
       let message = try await line(request, of: ["table", "remote"])
       let query = try WaitingQuery(restore: try restore(parts[0]), message)
       let accepts = parts[1] == "accept"
-      return try await act(accepts ? "restores.accept" : "restores.reject", parts[0], who, request) {
+      return try await act(accepts ? "restores.accept" : "restores.reject", parts[0], who, request, message) {
         accepts
           ? json(try await accept(query).json) : json(["rejected": .integer(try await rejectOffers(query))])
       }

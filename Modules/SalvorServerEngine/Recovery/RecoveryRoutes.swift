@@ -233,7 +233,11 @@ extension ServerEngine {
     await recoveries.close(recovery.token)
     metrics.recoveriesEnded.add(1)
     let (reason, strategy) = (name(line?["reason"]?.string), name(line?["strategy"]?.string))
-    if line?["strategy"]?.string != nil { countEnd(reason, strategy) }
+    if line?["strategy"]?.string != nil {
+      countEnd(reason, strategy)
+      // It has come since a restore, also where it goes on under another remote ID.
+      _ = try? await store.admit(AdmissionQuery(remote: recovery.remote, previous: nil, current: nil, cursors: []))
+    }
     activity.noteRecovery(of: recovery.remote, reason: reason, strategy: strategy)
     activity.noteSuccess(of: recovery.remote)
     operatorEvents.send("recovered", ["remote": recovery.remote.text])

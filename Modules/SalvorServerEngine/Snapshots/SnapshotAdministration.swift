@@ -18,8 +18,9 @@ extension ServerEngine {
       return json(["snapshots": .array(try await shelf.list().map(\.json))])
     case ("POST", 0):
       try who.require(.operator)
-      let group = try await line(request, of: ["group"]).string("group")
-      return try await act("snapshot.make", group, who, request) {
+      let message = try await line(request, of: ["group"])
+      let group = try message.string("group")
+      return try await act("snapshot.make", group, who, request, message) {
         json(["made": try await makeSnapshot(of: group, on: shelf).json], status: 201)
       }
     case ("DELETE", 1):

@@ -276,6 +276,8 @@ struct Arrivals: Sendable {
   var full: Set<String> = []
   private(set) var rows: [RowName: Row] = [:]
   private(set) var departures: [RowName: Departure] = [:]
+  /// Rows that a recovery asked for, and that the server has and does not show.
+  private(set) var hidden: Set<RowName> = []
   /// The commits that the lines name, in order.
   private(set) var versions: [BaseChange] = []
   /// Rows whose lines name none, in order.
@@ -284,14 +286,19 @@ struct Arrivals: Sendable {
   mutating func add(_ name: RowName, _ row: Row, _ version: Int64?) {
     rows[name] = row
     departures[name] = nil
+    hidden.remove(name)
     note(name, version, isDeleted: false)
   }
 
   mutating func add(_ name: RowName, _ departure: Departure, _ version: Int64?) {
     rows[name] = nil
     departures[name] = departure
+    if departure == .left, version == nil { hidden.insert(name) } else { hidden.remove(name) }
     note(name, version, isDeleted: departure == .deleted)
   }
+
+  /// What the device holds of a hidden row is not what the server has.
+  mutating func lose(_ name: RowName) { departures[name] = .lost }
 
   private mutating func note(_ name: RowName, _ version: Int64?, isDeleted: Bool) {
     if let version {

@@ -118,7 +118,10 @@ extension ClientContent {
       for change in members.flatMap(\.changes) where change.row == row {
         after = change.made(on: after, of: table)
       }
-      guard let change = change(for: RowChange(name: row, before: before[row], after: after)) else { continue }
+      let deleted = before[row] == nil && after == nil ? deletedOutOfSight(row, by: members) : nil
+      guard let change = change(for: RowChange(name: row, before: deleted ?? before[row], after: after)) else {
+        continue
+      }
       changes.append(change)
       // A mark that is taken back finds what it deleted.
       if change.operation == .delete, marks[row]?.counter != nil { marks[row]?.counter = change.counter }
@@ -133,6 +136,17 @@ extension ClientContent {
     // What depended on a member, and would now be sent before it.
     block(waiting.subtracting(waitingDependents(of: [request.id])), by: request.id)
     return request.id
+  }
+
+  /// What a delete saw of a row that has left this device since: the server may have it still, and says what becomes of the delete.
+  private func deletedOutOfSight(_ name: RowName, by members: [Request]) -> Row? {
+    let newest = baseChanges.filter { $0.row == name }.enumerated().max {
+      ($0.element.version, $0.offset) < ($1.element.version, $1.offset)
+    }
+    guard let table = schema.table(name.table), bases[name] == nil, newest?.element.isDeleted == false,
+      let delete = members.flatMap(\.changes).last(where: { $0.row == name }), delete.operation == .delete
+    else { return nil }
+    return table.columns.map { delete.column($0.name)?.old ?? .null }
   }
 
   /// Does again what a kept entry did, as a new request on the rows as they are now. What it says of columns that are not

@@ -92,6 +92,7 @@ extension ClientContent {
         }
         report.refused += 1
         guard let place else { continue }
+        requests[place].isWaiting = false
         let state: RequestState = refusal.reason == .blocked ? .blocked : .refused
         if requests[place].state == .displaced {
           requests[place].stateBefore = state

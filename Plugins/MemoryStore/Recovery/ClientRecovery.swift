@@ -15,6 +15,8 @@ struct ClientRecovery {
   var requests: [RequestID: (fate: RecoveryItem.Fate, reason: String?)] = [:]
   /// Requests that make a lost row again for the sake of its children.
   var remadeParents: [RequestID] = []
+  /// The requests that make lost rows again: that of each row.
+  var remade: [RowName: RequestID] = [:]
   /// Tables of which a restore took back a mass of deletes.
   var mass: Set<String> = []
   /// Why rows in the archive are not offered.
@@ -51,6 +53,8 @@ struct ClientRecovery {
     let constraints = try Constraints(content.schema, softForeignKeys: false)
     var arrivals = try content.arrivals(in: payloads)
     leaveOutUnasked(&arrivals)
+    // Whether the version that is lost may be given back is the server's to say.
+    for name in arrivals.hidden where isLost(name) { arrivals.lose(name) }
     let keepsRequests = order.rebuild == .nothing && order.discarded == nil
     _ = content.takeBases(arrivals, keepsDropped: keepsRequests, leftToo: true)
     try content.dropStaleChildren(constraints, downloaded: Set(order.groups.map(\.name)), isRecovery: true)

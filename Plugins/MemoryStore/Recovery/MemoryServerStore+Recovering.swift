@@ -46,7 +46,8 @@ extension MemoryServerStore: RecoveringServerStore {
     let allowed = visibleRows(of: table, for: ReadScope(scope.principal), in: state)
     for (place, key) in query.keys.enumerated() {
       guard let row = rows[key] else {
-        write(key, allowed[key] == nil ? .lost : .dropped)
+        let isThere = state.tables[RowName(table: table.name, key: key)] != nil
+        write(key, allowed[key] != nil ? .dropped : isThere ? .left : .lost)
         continue
       }
       if !query.digests.isEmpty, RowDigest(table.travelling(row)).text == query.digests[place] { continue }

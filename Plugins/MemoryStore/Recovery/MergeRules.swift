@@ -19,6 +19,7 @@ extension ClientRecovery {
     for name in lostRows where isRemade(name) { standing[name] = before.bases[name] }
     dropDeletesOfGoneRows(standing)
     forgetOfferedDeletes()
+    nameVersions()
     deletedWins(standing)
     remakeLostRows()
     offerLostRows()
@@ -116,6 +117,7 @@ extension ClientRecovery {
         // Where nothing is offered by itself, whoever takes the change back takes the row along.
         content.makeAgain(index, place, on: base, in: table, offer, isOffered: offers(name.table))
         if offer != nil { offered.insert(content.requests[index].id) }
+        remade[name] = content.requests[index].id
         requests[content.requests[index].id] = (.remade, nil)
       }
     }
@@ -238,6 +240,7 @@ extension ClientRecovery {
       if change.offer != nil { offered.insert(request.id) }
       content.requests.append(request)
       remadeParents.append(request.id)
+      remade[parent] = request.id
       remakeLostParents(of: base, in: parentTable, view)
     }
   }
@@ -317,6 +320,21 @@ extension ClientRecovery {
   private mutating func offerDelete(_ index: Int, _ place: Int, _ version: LostVersion) {
     let table = content.schema.table(content.requests[index].changes[place].row.table)
     content.requests[index].changes[place].offer = Offer(version, written: table?.travelling.map(\.name) ?? [])
+  }
+
+  /// The server has a lost version as it was, since another device has given it back: a delete that waits was made upon it, and on no older one.
+  private mutating func nameVersions() {
+    var made: Set<RowName> = []
+    for index in outstanding {
+      for (place, change) in content.requests[index].changes.enumerated() {
+        if change.operation == .insert { made.insert(change.row) }
+        guard change.operation == .delete, change.offer == nil, content.requests[index].state == .queued,
+          !made.contains(change.row), fates[change.row] == nil, content.bases[change.row] != nil,
+          isWritable(change.row), let version = lostVersion(of: change.row)
+        else { continue }
+        offerDelete(index, place, version)
+      }
+    }
   }
 
   /// The server has the row again: a person's delete of it is an ordinary one.

@@ -7,8 +7,13 @@ extension MemoryServerStore: PurgingServerStore {
     var state = try swept()
     let names = try rows(keys, of: table, in: state)
     var report = PurgeReport()
-    for name in names { report += try state.erase(name) }
-    try note(names.filter { !state.purged.contains($0) }, isRelease: false, &state)
+    var erased = names
+    for name in names {
+      let (counts, along) = try state.erase(name)
+      report += counts
+      erased += along.filter { !erased.contains($0) }
+    }
+    try note(erased.filter { !state.purged.contains($0) }, isRelease: false, &state)
     report.keys = Int64(state.purgeActs - (try read().purgeActs))
     state.sweep(random: random, time: clock.now())
     write(state)
@@ -95,29 +100,27 @@ extension ServerState {
     return changes
   }
 
-  mutating func erase(_ name: RowName) throws -> PurgeReport {
+  /// Answers with the rows that a foreign key takes along, too: they are erased as this one is.
+  mutating func erase(_ name: RowName) throws -> (report: PurgeReport, along: [RowName]) {
     var report = PurgeReport()
+    var along: [RowName] = []
     if tables[name] != nil {
       var runner = StatementRunner(tables, constraints: try Constraints(schema, softForeignKeys: true))
       do {
         let changes = try runner.run(.delete(table: name.table, key: name.key))
         try runner.commit()
-        unnumbered.formUnion(
-          changes.map(\.name).filter { schema.table($0.table)?.maintained != .client })
+        let changed = Set(changes.map(\.name).filter { schema.table($0.table)?.maintained != .client })
+        unnumbered.formUnion(changed)
+        along = changed.filter { $0 != name && runner.tables[$0] == nil }
       } catch {
         throw SalvorError(
           .cannotStand, "A row of \(name.table) cannot be erased: rows that need it are there.",
           context: ["table": name.table])
       }
       tables = runner.tables
-      report.rows = 1
+      (report.rows, report.along) = (Int64(1 + along.count), Int64(along.count))
     }
-    let before = conflictVersions.count
-    conflictVersions.removeAll { $0.table == name.table && $0.key == name.key }
-    report.conflicts = Int64(before - conflictVersions.count)
-    healed[name] = nil
-    claimedDeletes[name] = nil
-    waiting.removeAll { $0.request.changes[0].row == name }
+    for row in [name] + along { report.conflicts += forget(row) }
     settlings += 1
     remotes = remotes.mapValues { remote in
       var remote = remote
@@ -126,6 +129,16 @@ extension ServerState {
       for place in (remote.results?.refused ?? []).indices { remote.results?.refused[place].serverRows = [] }
       return remote
     }
-    return report
+    return (report, along)
+  }
+
+  /// Returns how many conflict versions that were.
+  private mutating func forget(_ name: RowName) -> Int64 {
+    let before = conflictVersions.count
+    conflictVersions.removeAll { $0.table == name.table && $0.key == name.key }
+    healed[name] = nil
+    claimedDeletes[name] = nil
+    waiting.removeAll { $0.request.changes[0].row == name }
+    return Int64(before - conflictVersions.count)
   }
 }

@@ -559,7 +559,9 @@
     private func real(_ column: Int) -> Double {
       let bytes = bytes(column)
       guard isBinary(column), PostgreSQLType.storageClass(columnTypes[column]) == .real else {
-        return Double(String(decoding: bytes, as: UTF8.self)) ?? 0
+        let text = String(decoding: bytes, as: UTF8.self)
+        // The same number as in binary: a float4 is written with the digits that tell it from other float4.
+        return (columnTypes[column] == PostgreSQLType.float4 ? Float(text).map(Double.init) : Double(text)) ?? 0
       }
       return bytes.count == 4
         ? Double(Float(bitPattern: UInt32(bigEndian: bytes.loadUnaligned(as: UInt32.self))))

@@ -125,7 +125,10 @@
         return Int64(String(decoding: bytes, as: UTF8.self)).map { .integer($0) } ?? logged
       }
       if reals.contains(type) {
-        guard let real = Double(String(decoding: bytes, as: UTF8.self)), !real.isNaN else { return logged }
+        let text = String(decoding: bytes, as: UTF8.self)
+        guard let real = type == "real" ? Float(text).map(Double.init) : Double(text), !real.isNaN else {
+          return logged
+        }
         return .real(real + 0)
       }
       guard type == "bytea", bytes.starts(with: Array("\\x".utf8)) else { return logged }

@@ -19,8 +19,7 @@
         var purge = Purge(desk.connection, desk.catalog)
         for key in keys { try purge.erase(place, key) }
         try purge.forgetOnTheWay()
-        var report = purge.report
-        report.keys = try book.note(.purge, keys, of: desk.catalog.tables[place], at: now, in: ledger, server)
+        let report = try purge.note(in: book, ledger, at: now, server)
         return (report, try desk.log.sweep())
       }
       noteSeen(head)

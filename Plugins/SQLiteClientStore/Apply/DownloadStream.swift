@@ -425,6 +425,9 @@ final class DownloadStream {
     if onlyTables == nil, isLine || recovery == nil, let version = version ?? comparedVersions[target.table.number] {
       try remember(target.table, key, version, departure)
     }
+    var departure = departure
+    // The server has the row and does not show it. Whether a version that is lost may be given back is the server's to say.
+    if departure == .left, version == nil, try watch?.versions.isLost(target.table, key) == true { departure = .lost }
     // In the second pass the first one has decided. In a recovery nothing was sent before: what left the scope stays, too.
     if keepsLeaving, departure == .dropped || (departure == .left && recovery != nil) {
       if try onlyTables == nil

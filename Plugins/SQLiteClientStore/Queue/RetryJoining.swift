@@ -138,7 +138,8 @@ final class RetryJoining {
   func join(members: [RequestRange]) throws -> RequestID? {
     let connection = context.connection
     var rows: Set<RowRef> = []
-    var offered: [(table: CapturedTable, key: Key, timeline: RowTimeline)] = []
+    // With what is offered of them, or upon a base that the log does not say.
+    var others: [(table: CapturedTable, key: Key, timeline: RowTimeline)] = []
     let dependents = try dependence.dependents(of: members).filter { members.holding($0.first) == nil }
     let last = try connection.lastCounter()
     var before = RequestRow(RequestRange(first: last + 1, last: last))
@@ -149,11 +150,13 @@ final class RetryJoining {
         let offers = timeline.steps.filter { members.holding($0.seq) == nil }
         var left = RowTimeline(base: timeline.base, steps: offers)
         left.rebase(on: timeline.base)
-        let made = made(timeline.steps.filter { members.holding($0.seq) != nil }, on: left.current, table)
+        let own = timeline.steps.filter { members.holding($0.seq) != nil }
+        let made = made(own, on: left.current, table)
         if made != timeline.current { unset.append((table, key, timeline.base)) }
-        if let step = try insert(table, key, left.current, made) { left.steps.append(step) }
+        let deleted = try made == nil && left.current == nil ? deletedOutOfSight(own, table, key) : nil
+        if let step = try insert(table, key, deleted ?? left.current, made) { left.steps.append(step) }
         left.rebase(on: timeline.base)
-        if !offers.isEmpty { offered.append((table, key, left)) }
+        if !offers.isEmpty || deleted != nil { others.append((table, key, left)) }
       }
       let own = try context.row(of: member)
       before.history += own.history + [try context.requestID(first: member.first)]
@@ -167,7 +170,7 @@ final class RetryJoining {
       try context.forget(member)
     }
     try context.forgetBases(of: rows)
-    for row in offered { try context.store(row.timeline, row.table, row.key) }
+    for row in others { try context.store(row.timeline, row.table, row.key) }
     try context.noteLogChange(isFollowed: true)
     for ref in rows { try dependence.rowChanged(ref) }
     guard end > last else {
@@ -185,6 +188,16 @@ final class RetryJoining {
       try context.block(dependents.filter { still.holding($0.first) == nil }, by: id)
     }
     return id
+  }
+
+  /// What a delete saw of a row that has left this device since: the server may have it still, and says what becomes of the delete.
+  private func deletedOutOfSight(
+    _ steps: [RowTimeline.Step], _ table: CapturedTable, _ key: Key
+  ) throws -> SlotRow? {
+    guard let delete = steps.last, delete.change == .delete,
+      try context.newestVersion(of: table, key)?.base == .left
+    else { return nil }
+    return delete.saw
   }
 
   /// The row that changes make of another one. What an insert has not set takes nothing from a row that is there (semantics 7).

@@ -106,6 +106,7 @@ struct BeforeImages {
       try connection.run(
         "INSERT OR IGNORE INTO salvor_log (seq, t, op) SELECT ?1, 0, \(watermark) WHERE ?1 > 0",
         .integer(description.counter))
+      try moveLaterVersions(outOfTheWayOf: bytes)
       try connection.undo(bytes)
       for id in goes ?? [] { try connection.run("DELETE FROM salvor_incarnation WHERE id = ?1", .text(id)) }
     }
@@ -129,14 +130,35 @@ struct BeforeImages {
         let columns = try connection.tableShape(table.name)?.columns.map(\.name.folded) ?? []
         return (table.name.folded, (table, places: table.key.compactMap { columns.firstIndex(of: $0.name.folded) }))
       })
-    try connection.eachRow(of: changeset) { name, key in
-      guard let (table, places) = tables[name.folded] else { return }
-      let values = places.compactMap { key[$0] }
+    try connection.eachRow(of: changeset) { row in
+      guard let (table, places) = tables[row.table.folded] else { return }
+      let values = places.compactMap { row.values[$0] }
       guard values.count == table.keyCount else { return }
       let isRow = table.keySlots.map { "v\($0) = ?\($0 + 3)" }.joined(separator: " AND ")
       try connection.run(
         "DELETE FROM salvor_history WHERE t = ?1 AND version > ?2 AND \(isRow)",
         [.integer(table.number), .integer(commit)] + values)
+    }
+  }
+
+  /// What was noted of rows since may have the numbers of entries that the recovery removed, or of those that it made and that have gone: what
+  /// is put back would take their places, and a version that the server loses would be known of no more.
+  private func moveLaterVersions(outOfTheWayOf changeset: [UInt8]) throws {
+    let columns = try connection.tableShape("salvor_history")?.columns.map(\.name) ?? []
+    guard let place = columns.firstIndex(of: "id") else { return }
+    let find = "SELECT \(quotedList(columns)) FROM salvor_history WHERE id = ?1"
+    var last = try connection.integer("SELECT max(id) FROM salvor_history") ?? 0
+    var later: [Int64] = []
+    try connection.eachRow(of: changeset) { row in
+      guard row.table == "salvor_history", row.operation != .update, let id = row.values[place]?.integer else { return }
+      last = max(last, id)
+      guard let entry = try connection.rows(find, .integer(id)).first else { return }
+      let made = columns.indices.map { row.values[$0] ?? .null }
+      if row.operation == .delete || entry != made { later.append(id) }
+    }
+    for id in later.sorted() {
+      last += 1
+      try connection.run("UPDATE salvor_history SET id = ?2 WHERE id = ?1", .integer(id), .integer(last))
     }
   }
 

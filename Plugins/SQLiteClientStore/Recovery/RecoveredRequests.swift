@@ -49,9 +49,10 @@ final class RecoveredRequests {
       }
       last = change.range.first
       // The server has lost it, and does not get it now.
-      if change.request.state == .displaced, merge.offers.isOffer(change.step.seq) {
-        counts.lost += 1
-        counts.offered -= 1
+      if change.request.state == .displaced {
+        let isOffer = merge.offers.isOffer(change.step.seq)
+        if isOffer { counts.offered -= 1 }
+        if isOffer || merge.makesAgain(change.step.seq) { counts.lost += 1 }
       }
       try record.archived(change)
     }
@@ -95,6 +96,10 @@ final class RecoveredRequests {
   }
 
   private func record(_ range: RequestRange, _ changes: [OutstandingRequest.Change]) throws {
+    let remade = Int64(changes.count { merge.makesAgain($0.step.seq) })
+    counts.lost += remade
+    // In place they were taken for rows that go.
+    if merge.watch != nil { counts.deletes -= remade }
     if merge.remadeParents.contains(range.first) {
       return try record.request(range, state: .remade, reason: "lost-on-server", changes)
     }
@@ -103,7 +108,7 @@ final class RecoveredRequests {
       return try record.request(range, state: .remade, reason: nil, changes)
     }
     if merge.offers.isOffer(range.first) {
-      counts.lost += 1
+      if remade == 0 { counts.lost += 1 }
       return try record.request(range, state: .offered, reason: "lost-on-server", changes)
     }
     if inError.contains(range.first) { return }
@@ -166,8 +171,8 @@ final class RecoveredRequests {
   /// A request of one change, the only one of its row, that stays as it was: the usual case by far, whose values go from
   /// where SQLite has them into the text. False: it is something else.
   private func recordPlainly(_ row: SQLiteStatement, _ seq: Int64) throws -> Bool {
-    guard !inError.contains(seq), !wereDisplaced.contains(seq), !merge.remade.contains(seq),
-      !merge.remadeParents.contains(seq), let layout = try layout(row.int64(1)),
+    guard !inError.contains(seq), !wereDisplaced.contains(seq), !merge.makesAgain(seq),
+      let layout = try layout(row.int64(1)),
       let operation = LogOperation(rawValue: row.int64(2))
     else { return false }
     let table = layout.table

@@ -31,6 +31,10 @@ struct UploadAcceptance {
       let isErased = try refusal.reason == .purged && Erasing(context).erases(range)
       let isThere = try refusal.reason == .notLost && context.isPlainOffer(range.first)
       guard try refuse(refusal) else { continue }
+      // What its operator has rejected waits there no more.
+      try connection.run(
+        "UPDATE salvor_offer SET waiting = NULL WHERE seq BETWEEN ?1 AND ?2 AND waiting = 1", .integer(range.first),
+        .integer(range.last))
       if isErased {
         erased.append(range)
       } else if isThere {

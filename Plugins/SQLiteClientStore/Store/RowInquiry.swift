@@ -41,31 +41,14 @@ private struct RowInquiry {
     var facts = DeviceRowFacts()
     facts.isThere = try context.currentRow(table, key) != nil
     facts.requests = try requests(on: table, key)
-    try readBase(&facts, table, key)
+    if let newest = try context.newestVersion(of: table, key) {
+      (facts.version, facts.isOwnVersion, facts.base) = newest
+    }
     facts.isLeaving =
       try connection.integer(
         "SELECT 1 FROM salvor_leaving WHERE t = ?1 AND key = ?2", .integer(table.number), .text(payload(key))) != nil
     facts.isUnproven = try UnprovenTables(context).names().contains(table.name)
     return facts
-  }
-
-  /// The newest of its entries: a download's or an acknowledgement's.
-  private func readBase(_ facts: inout DeviceRowFacts, _ table: CapturedTable, _ key: Key) throws {
-    let condition = key.indices.map { "v\($0) IS ?\($0 + 2) COLLATE BINARY" }.joined(separator: " AND ")
-    try connection.query(
-      "SELECT version, own, deleted FROM salvor_history WHERE t = ?1 AND \(condition) ORDER BY version DESC, id DESC LIMIT 1",
-      [.integer(table.number)] + key
-    ) { row in
-      facts.version = row.int64(0)
-      facts.isOwnVersion = row.int64(1) != 0
-      facts.base =
-        switch row.int64(2) {
-        case 0: .present
-        case 2: .left
-        default: .deleted
-        }
-      return false
-    }
   }
 
   /// Those in the log, then those of the archive that are not shown in the table.

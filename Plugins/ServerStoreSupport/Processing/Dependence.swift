@@ -182,9 +182,8 @@ package struct RowReader {
     var values = [value]
     for condition in join.scope.conditions {
       guard let allowed = principal.allowedValues(condition.source) else { continue }
-      let slots = allowed.indices.map { "?\(values.count + $0 + 1)" }.joined(separator: ", ")
-      conditions.append("\(catalog.dialect.bytewise("x.\(quoted(condition.column))")) IN (\(slots))")
-      values += allowed
+      conditions.append(catalog.dialect.isAmong("x.\(quoted(condition.column))", allowed))
+      values += catalog.dialect.bound(allowed)
     }
     var found: [Row] = []
     try connection.query(

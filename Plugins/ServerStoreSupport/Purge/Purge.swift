@@ -12,6 +12,7 @@ package struct Purge {
   /// What the database itself has of a row beside its tables.
   private let forgetLeftovers: (ServerTable, Key) throws -> Void
   package private(set) var report = PurgeReport()
+  private var erased: Set<RowName> = []
 
   package init(
     _ connection: any StoreConnection, _ catalog: Catalog,
@@ -31,8 +32,11 @@ package struct Purge {
       context: ["table": table])
   }
 
+  /// The row goes, and with it those that the database's foreign keys take along (`ON DELETE CASCADE`): they are erased as it is.
+  ///
   /// Errors: `cannot-stand` where rows need the row that do not go with it.
   package mutating func erase(_ place: Int, _ key: Key) throws {
+    let along = try rowsAlong(place, key)
     let table = catalog.tables[place]
     do {
       try connection.run(
@@ -44,6 +48,53 @@ package struct Purge {
         context: ["table": table.name])
     }
     report.rows += Int64(connection.changes)
+    try forget(place, key)
+    for row in along where try !isThere(row) {
+      report.rows += 1
+      report.along += 1
+      try forget(row.place, row.key)
+    }
+  }
+
+  private func isThere(_ row: RowName) throws -> Bool {
+    let table = catalog.tables[row.place]
+    return try !connection.rows(
+      "SELECT 1 FROM \(table.sql) AS x WHERE \(table.keyMatches("x") { "?\($0 + 1)" })", row.key
+    ).isEmpty
+  }
+
+  /// Rows of the schema's tables that a delete of this one takes along, at whatever distance.
+  private func rowsAlong(_ place: Int, _ key: Key) throws -> [RowName] {
+    var found: [RowName] = []
+    // References may go in circles.
+    var seen = [RowName(place: place, key: key)] as Set
+    var open = Array(seen)
+    while let row = open.popLast() {
+      let parent = catalog.tables[row.place]
+      for (place, table) in catalog.tables.enumerated() {
+        for cascade in table.cascades where cascade.parent == parent.name {
+          let isChild = zip(cascade.columns, cascade.parentColumns).map { "c.\(quoted($0)) = x.\(quoted($1))" }
+          for below in try connection.rows(
+            """
+            SELECT \(table.keyList("c")) FROM \(table.sql) AS c, \(parent.sql) AS x
+            WHERE \(parent.keyMatches("x") { "?\($0 + 1)" }) AND \(isChild.joined(separator: " AND "))
+            """, row.key)
+          {
+            let name = RowName(place: place, key: below)
+            guard seen.insert(name).inserted else { continue }
+            found.append(name)
+            open.append(name)
+          }
+        }
+      }
+    }
+    return found
+  }
+
+  /// What the database holds of a row beside its table.
+  private mutating func forget(_ place: Int, _ key: Key) throws {
+    guard erased.insert(RowName(place: place, key: key)).inserted else { return }
+    let table = catalog.tables[place]
     let text = Value.text(JSONValue.array(key.map { JSONValue($0) }).text)
     try connection.run("DELETE FROM salvor_conflict WHERE \"table\" = ?1 AND key = ?2", .text(table.name), text)
     report.conflicts += Int64(connection.changes)
@@ -54,6 +105,18 @@ package struct Purge {
     try WaitingBook(connection: connection).forget(table.name, key: text)
     try forgetBlobs(table, text)
     try forgetLeftovers(table, key)
+  }
+
+  /// Writes what was erased into the ledger (`PurgeBook.note`), and gives the report.
+  package func note(
+    in book: PurgeBook, _ ledger: PurgeLedger?, at now: Int64, _ server: ServerID
+  ) throws -> PurgeReport {
+    var report = report
+    for (place, rows) in Dictionary(grouping: erased, by: \.place).sorted(by: { $0.key < $1.key }) {
+      let keys = rows.map(\.key).sorted(by: keyPrecedes)
+      report.keys += try book.note(.purge, keys, of: catalog.tables[place], at: now, in: ledger, server)
+    }
+    return report
   }
 
   /// The same after a restore, of a row that no other row needed when it was purged: rows that need it have come back with it. They lose

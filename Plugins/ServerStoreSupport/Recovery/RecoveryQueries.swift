@@ -72,17 +72,21 @@ package struct RecoveryQueries {
       let isThere = try read(question, key: query.keys[place]) { row in
         answer.add(row, unless: query.digests.isEmpty ? nil : query.digests[place], isAsked: true)
       }
-      if !isThere { answer.departed(query.keys[place], try isOutside(table, query.keys[place]) ? .dropped : .lost) }
+      if !isThere { answer.departed(query.keys[place], try departure(of: query.keys[place], table)) }
     }
     return answer.finish()
   }
 
-  /// A row that the scope does not show is there, and outside of the subscriptions alone.
-  private func isOutside(_ table: ServerTable, _ key: Key) throws -> Bool {
-    guard !scope.subscriptions.isEmpty else { return false }
-    let all = RecoveryQueries(
-      connection: connection, catalog: catalog, scope: ReadScope(scope.principal), limits: limits)
-    return try all.read(table, key: key) { _ in }
+  /// What a row that the scope does not show is to a device that had it: outside of its subscriptions alone, there for others, or nowhere.
+  private func departure(of key: Key, _ table: ServerTable) throws -> Departure {
+    if !scope.subscriptions.isEmpty {
+      let all = RecoveryQueries(
+        connection: connection, catalog: catalog, scope: ReadScope(scope.principal), limits: limits)
+      if try all.read(table, key: key, { _ in }) { return .dropped }
+    }
+    if table.alternatives.isEmpty { return .lost }
+    let isThere = "SELECT 1 FROM \(table.sql) AS x WHERE \(table.keyMatches("x") { "?\($0 + 1)" })"
+    return try connection.rows(isThere, key).isEmpty ? .lost : .left
   }
 
   private struct Answer {

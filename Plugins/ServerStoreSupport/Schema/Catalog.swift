@@ -134,6 +134,11 @@ package struct ActingKey: Sendable {
     self.parentColumns = parentColumns
     self.onDelete = onDelete
   }
+
+  /// The same, with its parent as the schema spells it.
+  func of(_ parent: String) -> ActingKey {
+    ActingKey(columns: columns, parent: parent, parentColumns: parentColumns, onDelete: onDelete)
+  }
 }
 
 extension ServerTable {
@@ -146,6 +151,7 @@ extension ServerTable {
       guard let parent = schema.tables.first(where: { $0.name.folded == key.parent.folded }),
         parent.maintained != .client
       else { continue }
+      if key.onDelete == .cascade { cascades.append(key.of(parent.name)) }
       let first = key.columns.first?.folded
       let isDeclared = table.references.contains {
         key.columns.count == 1 && $0.column.folded == first && $0.table == parent.name
@@ -275,6 +281,9 @@ package struct ServerTable: Sendable {
 
   /// What its foreign keys say in the database and the schema does not: a delete of the parent changes rows of it. They refer to the parent's key.
   package var undeclared: [Reference] = []
+
+  /// The foreign keys of the database by which its rows go with a row of a synchronized table, declared or not.
+  package var cascades: [ActingKey] = []
 
   /// An `INSERT` into it that does nothing where a unique value is another row's already, if the database can say so.
   func insertingFree(_ insert: String) -> String { defersKeys ? insert : dialect.insertingFree(insert) }

@@ -55,9 +55,9 @@ struct ScopeDemand {
   var values: [Value] {
     var values: [Value] = []
     for (condition, allowed) in zip(scope.conditions, allowed) where !condition.source.isFixed {
-      values += allowed ?? []
+      values += catalog.dialect.bound(allowed ?? [])
     }
-    for part in options?.flatMap(\.self) ?? [] { values += part.values }
+    for part in options?.flatMap(\.self) ?? [] { values += catalog.dialect.bound(part.values) }
     return values + joins.flatMap { $0?.values ?? [] }
   }
 

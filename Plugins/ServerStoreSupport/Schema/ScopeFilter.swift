@@ -72,7 +72,8 @@ struct ScopeFilter {
       if case .value(let value) = condition.source {
         parts.append(catalog.dialect.isSame(column(condition.column), catalog.dialect.literal(value)))
       } else if let allowed {
-        parts.append(isAmong(column(condition.column), allowed, catalog.slot(of: demand.table, condition.column)))
+        let slot = catalog.slot(of: demand.table, condition.column)
+        parts.append(catalog.dialect.isAmong(column(condition.column), allowed, slot))
       }
     }
     if let options = demand.options {
@@ -99,7 +100,7 @@ struct ScopeFilter {
     for (place, condition) in demand.scope.conditions.enumerated() where !condition.source.isFixed {
       let column = "\(alias).d\(dimension)"
       columns[place] = column
-      if let allowed = demand.allowed[place] { parts.append(isAmong(column, allowed)) }
+      if let allowed = demand.allowed[place] { parts.append(catalog.dialect.isAmong(column, allowed)) }
       dimension += 1
     }
     if let options = demand.options { parts.append(isChosen(options) { (columns[$0] ?? "NULL", "?") }) }
@@ -113,11 +114,6 @@ struct ScopeFilter {
     return parts
   }
 
-  /// - Parameter slot: the parameter of a value; in the log a value is text.
-  private func isAmong(_ expression: String, _ values: [Value], _ slot: String = "?") -> String {
-    "\(catalog.dialect.bytewise(expression)) IN (\(values.map { _ in slot }.joined(separator: ", ")))"
-  }
-
   private func isChosen(
     _ options: [[ScopeDemand.Part]], _ column: (Int) -> (expression: String, slot: String)
   ) -> String {
@@ -125,7 +121,7 @@ struct ScopeFilter {
       options.map { parts in
         let terms = parts.map { part in
           let column = column(part.place)
-          return isAmong(column.expression, part.values, column.slot)
+          return catalog.dialect.isAmong(column.expression, part.values, column.slot)
         }
         return terms.count == 1 ? terms[0] : "(\(terms.joined(separator: " AND ")))"
       })
@@ -171,8 +167,8 @@ struct ScopeFilter {
         }
       }
     }
-    let terms = leads.map { isAmong($0.sql, $0.values, $0.slot) + ($0.isJoined ? ")" : "") }
-    return (balanced(terms), leads.flatMap(\.values))
+    let terms = leads.map { catalog.dialect.isAmong($0.sql, $0.values, $0.slot) + ($0.isJoined ? ")" : "") }
+    return (balanced(terms), leads.flatMap { catalog.dialect.bound($0.values) })
   }
 
   /// Up to the column whose value is looked up.

@@ -10,7 +10,8 @@ extension Command {
     discussion: """
       For a person's right to be forgotten. Each KEY is a row's key; where the key has several columns, one KEY is a word for
       each of them. A blob is x'00ff', an infinite number inf or -inf, a character that no command line takes \\u{0} (a backslash is
-      \\u{5C} where the key itself has \\u{); what begins with - comes after --. The rows are deleted, with what conflict versions, staging, blobs and recorded results hold of them, and
+      \\u{5C} where the key itself has \\u{); what begins with - comes after --. The rows are deleted, and those that go with them by
+      foreign keys (ON DELETE CASCADE), with what conflict versions, staging, blobs and recorded results hold of them, and
       every device is told to delete them. An upload that brings one again is refused (purged). A keyed hash of each key, no
       value, goes into the ledger DATABASE.salvor-purged, which a restore does not put back: the next start on a restored
       database applies it before it answers anybody. Keep that file with the database, and with its backups.
@@ -68,8 +69,12 @@ extension Command {
       invocation.terminal.say("freed \(count == 1 ? "1 key" : "\(grouped(count)) keys") of \(visible(name))")
     } else {
       let rows = done["purged"]?["rows"]?.integer ?? 0
+      let along = done["purged"]?["along"]?.integer ?? 0
+      let named = rows - along
+      let more = "\(along == 1 ? "1 row" : "\(grouped(along)) rows") that went with \(named == 1 ? "it" : "them")"
+      let others = along == 0 ? "" : " and \(more) (ON DELETE CASCADE)"
       invocation.terminal.say(
-        "erased \(rows == 1 ? "1 row" : "\(grouped(rows)) rows") of \(visible(name)); the ledger keeps \(rows == 1 ? "it" : "them") from coming back"
+        "erased \(named == 1 ? "1 row" : "\(grouped(named)) rows") of \(visible(name))\(others); the ledger keeps \(rows == 1 ? "it" : "them") from coming back"
       )
       let backups = (done["backups"]?.array ?? []).compactMap { $0["path"]?.string }
       if !backups.isEmpty {

@@ -114,6 +114,12 @@ extension Command {
       """, options: [Option("forget", value: "ID", "the copy will not be put back any more"), .url]
   ) { invocation in
     if let id = invocation.options["forget"] {
+      guard invocation.options["url"] == nil else {
+        throw SalvorError(
+          .usage,
+          "--forget is for the machine of the server, beside its configuration: leave --url out. Nothing was forgotten."
+        )
+      }
       guard let store = try invocation.makeServerStore() as? any BackupListingServerStore else {
         throw unable("backups")
       }

@@ -38,7 +38,7 @@ extension Command {
   ) { invocation in
     let result = invocation.readConfiguration()
     let terminal = invocation.terminal
-    let asked = result.configuration.map { $0.servingProblems() + $0.protectionWarnings() } ?? []
+    let asked = result.configuration.map { $0.servingProblems() + $0.listProblems() + $0.protectionWarnings() } ?? []
     let diagnostics = (result.diagnostics + asked).inOrderOfPlace()
     let errors = diagnostics.errors
     terminal.json([

@@ -41,6 +41,9 @@ struct Examination {
     for problem in configuration.servingProblems() {
       add(.bad, "configuration", "\(problem.path) \(problem.message)", "salvor serve would not start with it")
     }
+    for problem in configuration.listProblems() {
+      add(.bad, "configuration", "\(problem.path) \(problem.message)", "correct the list")
+    }
   }
 
   // MARK: Files

@@ -130,6 +130,29 @@ extension RecoveryMerge {
     try offer(delete, change.table, version)
   }
 
+  /// The server has a lost version as it was, since another device has given it back: a delete that waits was made upon it, and on no older one.
+  func nameVersions(_ rows: WorkingRows) throws {
+    for table in context.catalog.tables where versions.tables.contains(table.number) && isWritable(table) {
+      let keys = table.keySlots.map { "v\($0)" }.joined(separator: ", ")
+      for entry in try context.connection.rows(
+        "SELECT seq, \(keys) FROM salvor_log WHERE t = ?1 AND op IN \(StoreContext.deleteOperations) ORDER BY seq",
+        [.integer(table.number)])
+      {
+        let key = Array(entry.dropFirst())
+        guard let seq = entry[0].integer, try versions.isLost(table, key),
+          !rebased.contains(RowRef(table: table.number, key: key)),
+          try offers.version(table, key, isNeeded: true) != nil,
+          case let timeline = try rows.load(table, key).timeline, let base = timeline.base,
+          let delete = timeline.steps.first(where: { $0.seq == seq })
+        else { continue }
+        let change = Change(
+          ref: RowRef(table: table.number, key: key), table: table, key: key, old: base, new: base, fate: .row,
+          endsWithDelete: false)
+        try offer(delete, change, in: context.range(of: seq), rows)
+      }
+    }
+  }
+
   /// The server has the row again: a person's delete of it is an ordinary one.
   func forgetOfferedDeletes(_ change: Change, _ rows: WorkingRows) throws {
     for step in try rows.load(change.table, change.key).timeline.steps where step.change == .delete {

@@ -17,6 +17,8 @@ final class RecoveryMerge: RecoveryRules {
   private(set) var remade: Set<Int64> = []
   /// Counters of the inserts that a recovery made for the sake of other rows.
   private(set) var remadeParents: Set<Int64> = []
+  /// The change makes a lost row again.
+  func makesAgain(_ counter: Int64) -> Bool { remade.contains(counter) || remadeParents.contains(counter) }
   /// Rows with requests whose base is another one now.
   private(set) var rebased: Set<RowRef> = []
   private(set) var counts = RecoveryCounts()
@@ -72,6 +74,7 @@ final class RecoveryMerge: RecoveryRules {
     try replaceOlderOffers(stream, rows, watch)
     try keepFailed(stream, rows, watch)
     let changed = try changedBases(stream, rows, watch)
+    try nameVersions(rows)
     try takeOutIdle(changed, rows)
     // Which requests stay is known before lost rows are made again for their sake: one that a request makes again counts
     // as there until then.
