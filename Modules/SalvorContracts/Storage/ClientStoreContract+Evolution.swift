@@ -123,6 +123,27 @@ extension ClientStoreContract {
       try await bench.expectRows("note", rows)
     },
     on(
+      ContractSchemas.notes(),
+      "a new column with a default in a table that moves to a new group: nobody wrote here, and nothing is sent",
+      rule: "semantics 3 and 11.2"
+    ) { bench in
+      try await bench.download(full: ["note"], rows: [("note", ["n1", "a", .null]), ("note", ["n2", "b", .null])])
+      try await bench.write(.update("note", ["n2"], ["title": "mine"]))
+      var schema = ContractSchemas.notes()
+      schema.version = 2
+      schema.groups.append(Schema.Group(name: "two"))
+      schema.tables[0].group = "two"
+      schema.tables[0].columns.append(Column("size", .integer, defaultValue: 5))
+      try await bench.store.adopt(SyncConfig(schema))
+      bench.adopt(schema)
+      try expectEqual(try await bench.status().queued, 1, "the queue")
+      try expectChanges(try await bench.upload(), [#"update note ["title"] [n2, b, mine]"#])
+      // They come whole with their new group; one that was deleted meanwhile is not made again.
+      try await bench.download(full: ["note"], rows: [("note", ["n2", "mine", .null, 5])])
+      try await bench.expectRows("note", [["n2", "mine", .null, 5]])
+      try expectEqual(try await bench.status().queued, 0, "the queue")
+    },
+    on(
       ContractSchemas.shelves, "a dropped table: its waiting changes are kept in the archive, and other tables go on",
       rule: "decision 12, dropped"
     ) { bench in

@@ -249,7 +249,7 @@ extension ServerStoreContract {
       let page = try DownloadedPage(
         try await store.rows(matching: RowQuery(table: "site", keys: [["eu1"], ["eu2"], ["us1"]]), for: scope),
         schema: bench.schema)
-      try expectEqual(page.items.map(\.text), ["site eu1", "dropped site eu2", "lost site us1"], "the answer")
+      try expectEqual(page.items.map(\.text), ["site eu1", "dropped site eu2", "left site us1"], "the answer")
       let ranges = try await store.ranges(RangeQuestion(table: "task", rowsPerRange: 64), limit: 10, for: scope)
       try expectEqual(ranges.ranges.map(\.count), [1], "the rows in the ranges")
       let device = try await subscribed(bench, ["site": [["size": 1]]])

@@ -127,7 +127,8 @@ struct UnprovenTables {
     for (definition, table) in tables {
       try context.forgetDigest(of: table)
       let isSynchronized = groups.first { $0.name == definition.group }?.isSynchronized == true
-      if !isSynchronized { adopted.append(table) }
+      // A table that a schema moves to a new group has rows that the server knows: they come whole with the group.
+      if !isSynchronized, !servers.contains(table.name) { adopted.append(table) }
       guard isSynchronized || isUnderWay else { continue }
       try connection.run(
         "INSERT INTO salvor_unproven (name, servers) VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET servers = min(servers, excluded.servers)",
