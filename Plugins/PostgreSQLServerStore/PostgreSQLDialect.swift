@@ -60,6 +60,8 @@
     func writtenSlot(_ type: String) -> String {
       PostgreSQLType.isWritten(.text([]), type) == nil ? "salvor_value(?, NULL::\(type))" : "?"
     }
+    /// Nothing else measures a temporary table: PostgreSQL takes one of thousands of rows for a small one, and reads it once for each row of another.
+    func measuring(_ temporary: String) -> String? { "ANALYZE \(temporary)" }
     /// libpq takes a statement of some 7,500 parameters for a broken answer, and a list may stand in it several times.
     var listedParametersMax: Int { 250 }
     func untyped(_ value: Value) -> Value {

@@ -61,6 +61,8 @@ package protocol Dialect: Sendable {
   func insertingNew(_ insert: String) -> String
   /// The text of a statement that makes a temporary table of `columns`, without a row, and `indexes` on it.
   func temporaryTable(_ name: String, _ columns: [TemporaryColumn], indexes: [TemporaryIndex]) -> [String]
+  /// A statement after which the planner knows how many rows a temporary table has; nil: it needs none.
+  func measuring(_ temporary: String) -> String?
   /// The name of a temporary table in other statements.
   func temporary(_ name: String) -> String
   /// One row of each key, with the first or the last number: `numbered`, then `columns` of that very row.
@@ -84,6 +86,7 @@ extension Dialect {
   package func written(_ value: Value, _ type: String) -> Value { value }
   package func writtenSlot(_ type: String) -> String { "?" }
   package var listedParametersMax: Int { .max }
+  package func measuring(_ temporary: String) -> String? { nil }
 
   /// The expression is one of the values: a condition, whose parameters are those of `bound`.
   ///

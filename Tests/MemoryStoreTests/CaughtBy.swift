@@ -32,7 +32,7 @@ enum CaughtBy {
     .forgetsDeletingRemotes: "a deleted remote keeps its request",
     .forgetsDemands: "recovery: a reset that the operator",
     .forgetsDepartures: "the client's that moves a row between",
-    .forgetsLostKeys: "a recovery asks within the subscriptions",
+    .forgetsLostKeys: "recovery: a named row is answered with the row",
     .forgetsPages: "versions are listed in order, page",
     .forgetsResults: "remotes, sequence IDs and results outlive",
     .forgetsServerRows: "recorded results say again what was",

@@ -52,7 +52,9 @@ extension BrokenServerStore: RecoveringServerStore {
 
   /// The rows of the range, the named ones left out.
   private func rangeOnly(_ query: RowQuery, for scope: ReadScope) async throws -> [UInt8] {
-    try await recovering.rows(matching: query, for: scope).lines { !$0.contains("\"lost\":[[") }
+    try await recovering.rows(matching: query, for: scope).lines {
+      !$0.contains("\"lost\":[[") && !$0.contains("\"left\":[[")
+    }
   }
 
   /// `answersOutOfScope`: the digest of what a principal without parameters may read.

@@ -71,6 +71,16 @@ struct ScopeMoves {
     for statement in statements { try connection.execute(statement) }
   }
 
+  /// Writes into a temporary table, which others are joined with then.
+  func fill(_ temporary: String, _ sql: String, _ values: Value...) throws {
+    try connection.run(sql, values)
+    guard connection.changes > Self.unmeasuredMax, let measuring = dialect.measuring(temporary) else { return }
+    try connection.execute(measuring)
+  }
+
+  /// With so many rows any order of a join will do.
+  private static let unmeasuredMax = 500
+
   // MARK: Rows
 
   /// The rows that the range wrote: where a row was before is what its first entry says.
@@ -78,7 +88,8 @@ struct ScopeMoves {
     let had = dialect.number("e.op <> \(LogOperation.insert)") + " AS had"
     let olds = table.relevant.indices.map { "e.v\(table.keyCount + $0)" }
     let names = table.relevant.indices.map { ", o\($0)" }.joined()
-    try connection.run(
+    try fill(
+      moved,
       """
       INSERT INTO \(moved) (seq, had, written, \(table.logKey())\(names))
       SELECT * FROM (
@@ -107,7 +118,8 @@ struct ScopeMoves {
     let now = table.relevant.map { ", " + table.logged($0, "x") }.joined()
     let keys = table.table.primaryKey.map { table.logged($0, "x") }.joined(separator: ", ")
     for place in edges {
-      try connection.run(
+      try fill(
+        moved,
         dialect.insertingNew(
           """
           INSERT INTO \(moved) (had, written, \(table.logKey())\(names))

@@ -60,14 +60,17 @@ extension ScopeMoves {
       let names = tail("d", source.scopeWidth), values = tail("w.d", source.scopeWidth)
       let from = "FROM \(moves.ways) w JOIN \(moves.moved) m ON m.id = w.m"
       if edge.isReference {
-        try connection.run(
+        try fill(
+          self.edge(place),
           "INSERT INTO \(self.edge(place)) (v, k, a\(names)) SELECT DISTINCT m.v0, w.k, w.a\(values) \(from)")
       } else {
         let before = moves.old(edge.target), now = source.logged(edge.target, "y")
-        try connection.run(
+        try fill(
+          self.edge(place),
           "INSERT INTO \(self.edge(place)) (v, k, a\(names)) SELECT DISTINCT \(before), \(Kind.gone), w.a\(values) \(from) "
             + "WHERE w.k = \(Kind.gone) AND \(before) IS NOT NULL")
-        try connection.run(
+        try fill(
+          self.edge(place),
           "INSERT INTO \(self.edge(place)) (v, k, a\(names)) SELECT DISTINCT \(now), \(Kind.came), w.a\(values) \(from) "
             + "\(dialect.orderedJoin) \(source.sql) y ON \(source.keyMatches("y", log: "m")) WHERE w.k = \(Kind.came) AND \(now) IS NOT NULL"
         )
@@ -129,7 +132,8 @@ extension ScopeMoves {
             "NOT EXISTS (SELECT 1 FROM \(self.edge(place)) e WHERE \(dialect.isSame("e.v", "n.v")) AND e.k = \(Kind.came) AND e.a = \(a) "
               + "AND \(same(dimensions("e", width), present.dimensions)))"
           ]
-        try connection.run(
+        try fill(
+          self.edge(place),
           """
           INSERT INTO \(self.edge(place)) (v, k, a\(tail("d", width)))
           SELECT DISTINCT n.v, \(Kind.stayed), \(a)\(values) FROM (\(needed.joined(separator: " UNION "))) n
@@ -195,7 +199,7 @@ extension ScopeMoves {
   private func insert(_ place: Int, _ selects: [String]) throws {
     guard !selects.isEmpty else { return }
     let names = tail("d", table.ways[place].dimensions.count)
-    try connection.run("INSERT INTO \(ways) (m, k, a\(names)) \(selects.joined(separator: " UNION "))")
+    try fill(ways, "INSERT INTO \(ways) (m, k, a\(names)) \(selects.joined(separator: " UNION "))")
   }
 
   /// All ways that there were; and, where others ask for them, all that there are.
