@@ -143,7 +143,9 @@ extension ClientContent {
     let newest = baseChanges.filter { $0.row == name }.enumerated().max {
       ($0.element.version, $0.offset) < ($1.element.version, $1.offset)
     }
-    guard let table = schema.table(name.table), bases[name] == nil, newest?.element.isDeleted == false,
+    // Where marks delete, a mark says what becomes of the row.
+    guard let table = schema.table(name.table), bases[name] == nil,
+      !schema.tables.contains(where: { $0.flags.deleted != nil }), newest?.element.isDeleted == false,
       let delete = members.flatMap(\.changes).last(where: { $0.row == name }), delete.operation == .delete
     else { return nil }
     return table.columns.map { delete.column($0.name)?.old ?? .null }

@@ -97,12 +97,11 @@ extension ClientRecovery {
     // Rows that the server has no more, and that stand here by an offer.
     let stayed = content.requests.filter { requests[$0.id]?.fate == .offered && $0.changes[0].operation == .insert }
     // And those that a change makes again.
-    let isDisplaced = Set(offered.union(remade.values).filter { requests[$0]?.fate == .displaced })
-    counts.deletes -= Int64(stayed.count + remade.values.count { !isDisplaced.contains($0) })
+    let remade = remade.values.count { requests[$0]?.fate != .displaced }
+    counts.deletes -= Int64(stayed.count + remade)
     // The server has lost it, and does not get it now.
-    let displaced = Int64(offered.count { isDisplaced.contains($0) })
-    let others = offered.subtracting(remade.values).count { isDisplaced.contains($0) }
-    counts.lost += Int64(lost.count + lostVersions.count + lostDropped.count + remade.count + others)
+    let displaced = Int64(offered.count { requests[$0]?.fate == .displaced })
+    counts.lost += Int64(lost.count + lostVersions.count + lostDropped.count + remade) + displaced
     counts.offered = Int64(offered.count + lostVersions.count { $0.isOffered }) - displaced
     counts.givenUp = Int64(givenUp.count)
     counts.unoffered = unoffered

@@ -194,7 +194,9 @@ final class RetryJoining {
   private func deletedOutOfSight(
     _ steps: [RowTimeline.Step], _ table: CapturedTable, _ key: Key
   ) throws -> SlotRow? {
+    // Where marks delete, a mark says what becomes of the row.
     guard let delete = steps.last, delete.change == .delete,
+      !context.schema.tables.contains(where: { $0.flags.deleted != nil }),
       try context.newestVersion(of: table, key)?.base == .left
     else { return nil }
     return delete.saw

@@ -49,10 +49,9 @@ final class RecoveredRequests {
       }
       last = change.range.first
       // The server has lost it, and does not get it now.
-      if change.request.state == .displaced {
-        let isOffer = merge.offers.isOffer(change.step.seq)
-        if isOffer { counts.offered -= 1 }
-        if isOffer || merge.makesAgain(change.step.seq) { counts.lost += 1 }
+      if change.request.state == .displaced, merge.offers.isOffer(change.step.seq) {
+        counts.lost += 1
+        counts.offered -= 1
       }
       try record.archived(change)
     }
