@@ -34,6 +34,10 @@ enum KnownFindings {
       story: "a row that INSERT OR FAIL leaves behind when a trigger of the application's ends it", swarm: "storm",
       seed: 3270,
       words: ["never-3-unaccounted", "written without triggers", "site 'd05'"]),
+    Finding(
+      story: "a row that INSERT OR FAIL leaves behind when a trigger of the application's ends it", swarm: "storm",
+      seed: 3955,
+      words: ["never-3-unaccounted", "written without triggers", "site 'k5'"]),
   ]
 
   /// Nil where the messages are of nothing known.

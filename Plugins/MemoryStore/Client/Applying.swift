@@ -294,15 +294,15 @@ struct Arrivals: Sendable {
     rows[name] = nil
     departures[name] = departure
     if departure == .left, version == nil { hidden.insert(name) } else { hidden.remove(name) }
-    note(name, version, isDeleted: departure == .deleted)
+    note(name, version, isDeleted: departure == .deleted, isLeft: departure != .deleted)
   }
 
   /// What the device holds of a hidden row is not what the server has.
   mutating func lose(_ name: RowName) { departures[name] = .lost }
 
-  private mutating func note(_ name: RowName, _ version: Int64?, isDeleted: Bool) {
+  private mutating func note(_ name: RowName, _ version: Int64?, isDeleted: Bool, isLeft: Bool = false) {
     if let version {
-      versions.append(BaseChange(row: name, version: version, isDeleted: isDeleted))
+      versions.append(BaseChange(row: name, version: version, isDeleted: isDeleted, isLeft: isLeft))
     } else {
       unversioned.append(name)
     }

@@ -7,6 +7,8 @@ struct BaseChange: Sendable, Hashable {
   var version: Int64
   /// Not that it left the scope.
   var isDeleted: Bool
+  /// It left what this device may see or has subscribed to.
+  var isLeft = false
   /// A request of this device did it.
   var isOwn = false
   /// The server made no commit for it: the version is the one after the cursor, until the download ends.

@@ -145,7 +145,7 @@ extension ClientContent {
     }
     // Where marks delete, a mark says what becomes of the row.
     guard let table = schema.table(name.table), bases[name] == nil,
-      !schema.tables.contains(where: { $0.flags.deleted != nil }), newest?.element.isDeleted == false,
+      !schema.tables.contains(where: { $0.flags.deleted != nil }), newest?.element.isLeft == true,
       let delete = members.flatMap(\.changes).last(where: { $0.row == name }), delete.operation == .delete
     else { return nil }
     return table.columns.map { delete.column($0.name)?.old ?? .null }
