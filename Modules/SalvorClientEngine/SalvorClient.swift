@@ -129,7 +129,6 @@ public actor SalvorClient {
     let report = await alone(telling: told) {
       await self.run(groups: groups, progress: told)
     }
-    if !report.changed.isEmpty { broadcast.send(.rowsChanged(report.changes)) }
     broadcast.send(report.error == nil ? .synchronized(report) : .failed(report))
     return report
   }
@@ -202,6 +201,7 @@ public actor SalvorClient {
       task.cancel()
     }
     if running == task { running = nil }
+    if !report.changed.isEmpty { broadcast.send(.rowsChanged(report.changes)) }
     board.ended(report.error, now: configuration.clock.now())
     return report
   }
@@ -266,7 +266,6 @@ public actor SalvorClient {
     } catch {
       report.fail(asSalvorError(error))
     }
-    if report.outcome == .recovered { await nameEveryTable(&report) }
     await tellWhatIsLeft(groups, &report)
     if let error = report.error, report.outcome != .recoveryRequired {
       await configuration.recovery.errorHandler?(error)
@@ -418,7 +417,7 @@ public actor SalvorClient {
     if entries.count >= limit { await nameEveryTable(&report) }
   }
 
-  private func nameEveryTable(_ report: inout SyncReport) async {
+  func nameEveryTable(_ report: inout SyncReport) async {
     for table in (try? await configuration.tablesHere()) ?? configuration.schema.tables {
       report.changed.whole(table.name)
     }

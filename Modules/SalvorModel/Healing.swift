@@ -122,8 +122,9 @@ public struct LostVersion: Sendable, Hashable {
 public struct Offer: Sendable, Hashable {
   /// The lost commit at which the server acknowledged what the change brings back.
   public var version: LostVersion
-  /// Columns of the change that the device wrote after the parting: of these it is an ordinary change. Only of an insert,
-  /// which makes a lost row again for the sake of a change that waits.
+  /// Columns of the change that the device wrote after the parting: of these it is an ordinary change. Of an insert, which makes a lost
+  /// row again for the sake of a change that waits; and of an update or a delete, which then brings nothing back: all of it is a person's, made
+  /// upon that version (decisions 184 and 236).
   public var written: [String]
   /// The server takes it only when its operator has accepted it: the device's policy says so, or it is one of a mass of
   /// deletes that the restore may have been meant to undo.

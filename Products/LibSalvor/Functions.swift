@@ -351,9 +351,10 @@ public func salvorRecoveries(_ number: UInt64, _ options: Text, _ result: Result
     number, options, knows: ["id", "limit"], result,
     json: { open, options in
       let limit = Int(clamping: try options.number("limit") ?? 100)
-      let all = try await open.client.recoveries(limit: limit)
-      guard let id = try options.string("id") else { return ["recoveries": .array(all.map(\.json))] }
-      guard let found = all.first(where: { $0.id == id }) else {
+      guard let id = try options.string("id") else {
+        return ["recoveries": .array(try await open.client.recoveries(limit: limit).map(\.json))]
+      }
+      guard let found = try await open.client.recovery(id) else {
         throw SalvorError(.notFound, "There is no recovery \(id).")
       }
       let items = try await open.client.recoveryItems(id)

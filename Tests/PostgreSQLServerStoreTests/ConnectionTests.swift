@@ -84,6 +84,8 @@
           IF NEW.n = 'denied' THEN RAISE EXCEPTION 'not yours' USING ERRCODE = 'insufficient_privilege'; END IF;
           IF NEW.n = 'own' THEN RAISE EXCEPTION 'closed' USING ERRCODE = 'AB001'; END IF;
           IF NEW.n = 'assert' THEN ASSERT false, 'asserted'; END IF;
+          IF NEW.n = 'table' THEN INSERT INTO audit VALUES (1); END IF;
+          IF NEW.n = 'syntax' THEN EXECUTE 'SELECT ''x'' secret-value'; END IF;
           IF NEW.n = 'strict' THEN SELECT 'x' INTO STRICT NEW.n WHERE false; END IF;
           RETURN NEW; END$$;
         CREATE TRIGGER refuse BEFORE INSERT ON f FOR EACH ROW EXECUTE FUNCTION refuse();
@@ -96,6 +98,7 @@
         ("(2, 'a', 1, 'x', 'secret-value', NULL, NULL)", .value),
         ("(2, 'a', 1, 'denied', 'a', NULL, NULL)", .trigger), ("(2, 'a', 1, 'own', 'a', NULL, NULL)", .trigger),
         ("(2, 'a', 1, 'assert', 'a', NULL, NULL)", .trigger), ("(2, 'a', 1, 'strict', 'a', NULL, NULL)", .trigger),
+        ("(2, 'a', 1, 'table', 'a', NULL, NULL)", .trigger), ("(2, 'a', 1, 'syntax', 'a', NULL, NULL)", .trigger),
         ("(2, (SELECT string_agg(md5(g::text), '') FROM generate_series(1, 300) g), 1, 'x', 'a', NULL, NULL)", .value),
       ]
       for (row, failure) in cases {

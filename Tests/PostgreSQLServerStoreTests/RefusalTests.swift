@@ -91,6 +91,39 @@
     }
 
     @Test(
+      "A row for which a trigger's function fails is refused, with the function's name, and the others go on (semantics 7)"
+    )
+    func failingFunction() async throws {
+      try desk.execute(
+        """
+        CREATE TABLE item (id text PRIMARY KEY, body text);
+        CREATE FUNCTION own() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN
+          IF NEW.body = 'bad' THEN INSERT INTO audit VALUES (NEW.id); END IF; RETURN NEW; END$$;
+        CREATE TRIGGER own BEFORE INSERT ON item FOR EACH ROW EXECUTE FUNCTION own()
+        """)
+      let store = try await open(table("item", .text, Column("body", .text, nullable: true)))
+      let good = (0..<20).map { insert("item", ["id", "body"], .text("\($0)"), "good") }
+      let results = try await upload(store, good + [insert("item", ["id", "body"], "bad", "bad")])
+      #expect(results.acceptedRequests == 20 && results.refused.map(\.reason) == [.constraint])
+      #expect(
+        results.refused.first?.message
+          == "item: the server's database refused the row: own() failed: relation \"audit\" does not exist")
+      await store.close()
+    }
+
+    @Test("A digest is of the rows as they stand, also where somebody wrote past the triggers (semantics 11)")
+    func digestPastTheTriggers() async throws {
+      try desk.execute("CREATE TABLE item (id text PRIMARY KEY, body text); INSERT INTO item VALUES ('a', 'x')")
+      let store = try await open(table("item", .text, Column("body", .text, nullable: true)))
+      let scope = ReadScope(Principal(name: "anna"))
+      #expect(try await store.digest(of: "item", for: scope).count == 1)
+      try desk.execute(
+        "SET session_replication_role = replica; INSERT INTO item VALUES ('b', 'y'); RESET session_replication_role")
+      #expect(try await store.digest(of: "item", for: scope).count == 2)
+      await store.close()
+    }
+
+    @Test(
       "A set that takes longer than a statement may is written in halves, and a row that does is refused by name (11.7)",
       arguments: [false, true])
     func timeLimit(hasSlowRow: Bool) async throws {

@@ -198,6 +198,28 @@
       await store.close()
     }
 
+    @Test(
+      "Older rows that come back with triggers away are refused also where nobody came between the last upload and them"
+    )
+    func restoredInALull() async throws {
+      try await serve(items)
+      let store = try await open()
+      try await store.proveRows(store.view())
+      try psql("UPDATE item SET body = 'two'")
+      _ = try await store.sweep()
+      // As an upload does by itself, a moment later.
+      try await store.proveRows(store.view())
+      for _ in 0..<2 {
+        try psql(
+          "ALTER TABLE item DISABLE TRIGGER USER; UPDATE item SET body = 'one'; ALTER TABLE item ENABLE TRIGGER USER")
+        // Neither a device nor a stop takes the rows for what they were.
+        try await store.proveRows(store.view())
+      }
+      await store.close()
+      let error = await #expect(throws: SalvorError.self) { _ = try await self.open() }
+      #expect(error?.message.contains("item (3)") == true, "\(String(describing: error))")
+    }
+
     @Test("What programs do, seen or not yet, and a whole dump of any moment, are refused by nobody")
     func noFalseAlarm() async throws {
       try psql("CREATE TABLE moved (id integer PRIMARY KEY DEFERRABLE, n integer) PARTITION BY RANGE (id)")

@@ -109,6 +109,45 @@ struct HealingVersionTests {
     try fleet.expectEqual(Self.tables, [a, b])
   }
 
+  @Test(
+    "a change that was made upon a lost value stands over it, whoever returns first (decision 236)",
+    arguments: ["server-wins", "keep-versions", "client-wins"], [false, true])
+  func changeUponALostValue(policy: String, isFirst: Bool) async throws {
+    let (fleet, a, b) = try await fleet(
+      schema: Fleet.visits.replacing(
+        "seats: \"integer = 0\" } },", "seats: \"integer = 0\" }, conflicts: \"\(policy)\" },"))
+    try await fleet.backup("dawn")
+    try await a.write(
+      "INSERT INTO site (id, name, seats) VALUES ('s2', 'Two', 1)", "UPDATE site SET seats = 1 WHERE id = 's1'")
+    try await synchronize([a, b])
+    // What a alone has seen of a third row is not what b writes upon.
+    try await a.write("UPDATE site SET seats = 1 WHERE id = 's0'")
+    try await synchronize([a])
+    try await fleet.restore("dawn")
+    try await b.write("UPDATE site SET seats = 2 WHERE id <> 'b'")
+    for device in isFirst ? [b, a, b, a] : [a, b, a, b] { _ = try await device.sync() }
+    #expect(try [seats(fleet, "s1"), seats(fleet, "s2")] == [2, 2])
+    let rows = try fleet.serverConnection().rows("SELECT key FROM salvor_conflict WHERE resolution IS NULL")
+    #expect(rows.allSatisfy { $0 == ["[\"s0\"]"] }, "superseded: \(rows)")
+    try fleet.expectEqual(["visit"], [a, b])
+  }
+
+  @Test("what its own device wrote upon a lost value stands over it, where others offer it, too")
+  func ownChangeUponALostValue() async throws {
+    let (fleet, a, b) = try await fleet(recovery: "heal: \"all\"")
+    try await fleet.backup("dawn")
+    try await a.write(
+      "INSERT INTO site (id, name, seats) VALUES ('s2', 'Two', 1)",
+      "UPDATE site SET seats = 1, name = 'new' WHERE id = 's1'")
+    try await synchronize([a, b])
+    try await fleet.restore("dawn")
+    try await a.write("UPDATE site SET seats = 2 WHERE id IN ('s1', 's2')", "UPDATE site SET seats = 3 WHERE id = 's1'")
+    try await synchronize([a, b], times: 2)
+    #expect(try [seats(fleet, "s1"), seats(fleet, "s2")] == [3, 2])
+    #expect(try conflicts(fleet) == 0)
+    try fleet.expectEqual(Self.tables, [a, b])
+  }
+
   private static let owned = """
     { version: 1, tables: { note: { primaryKey: "id", columns: { id: "text", owner: "text", cb: "text?", x: "text?" },
         scope: { owner: "principal" }, conflicts: "keep-versions" } } }

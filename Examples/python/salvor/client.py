@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import json
+import os
 import sys
 from contextlib import contextmanager
 from types import TracebackType
@@ -10,6 +12,18 @@ from typing import Any, Callable, Iterable, Iterator, Optional, Type, Union
 
 from . import _library
 from .reports import Event, Recovery, RecoveryPlan, Request, State, Status, SyncReport
+
+
+# Held until they are closed: the library calls their listeners. An interpreter that ends takes no call from another thread any more.
+_open: set[Client] = set()
+_process = os.getpid()
+
+
+@atexit.register
+def _close_all() -> None:
+    if os.getpid() == _process:
+        for client in list(_open):
+            client.close()
 
 
 class Subscription:
@@ -55,6 +69,7 @@ class Client:
         options["configurationFile" if isinstance(configuration, str) else "configuration"] = configuration
         self._subscriptions: list[Subscription] = []
         self._number, self.opening = self._library.open(options)
+        _open.add(self)
 
     def __enter__(self) -> Client:
         return self
@@ -65,8 +80,9 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Ends what runs at its next safe place. To close again does nothing."""
+        """Ends what runs at its next safe place. To close again does nothing. Where the program ends, it is done for it."""
         self._call("close")
+        _open.discard(self)
 
     def set_token(self, token: str) -> None:
         self._call("set_token", token.encode())

@@ -108,6 +108,18 @@ class SeveralUsers(World):
             self.assertEqual(client.synchronize().uploaded, 1)
             self.assertEqual(self.server_rows().execute("SELECT id FROM site").fetchall(), [("a1",)])
 
+    def test_a_program_that_ends_without_closing_ends_well(self) -> None:
+        program = (
+            "import sys, sqlite3\nfrom salvor import Client\nclient = Client(sys.argv[1])\nclient.subscribe(lambda event: None)\n"
+            "client.watch()\nsite = sqlite3.connect(sys.argv[2])\n"
+            "for number in range(5):\n    with site: site.execute('INSERT INTO site (id, name) VALUES (lower(hex(randomblob(8))), 1)')\n")
+        configuration = self.device()
+        for number in range(5):
+            done = subprocess.run(
+                [sys.executable, "-B", "-c", program, str(configuration), str(configuration.parent / "field.db")],
+                capture_output=True, text=True, cwd=HERE)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+
     def test_a_switch_without_a_user_is_refused(self) -> None:
         with Client(str(self.device())) as client:
             with self.assertRaisesRegex(SalvorError, "token"):

@@ -42,6 +42,11 @@ extension SalvorClient {
     return try await recoveringStore().recoveries(limit: limit)
   }
 
+  /// One of them, however old; nil: there is none of this ID.
+  public func recovery(_ id: String) async throws -> RecoveryReport? {
+    try await recoveries(limit: .max).first { $0.id == id }
+  }
+
   /// The lines of a recovery's report.
   public func recoveryItems(_ id: String, after place: Int64 = 0, limit: Int = 10_000) async throws -> [RecoveryItem] {
     _ = try await status()
@@ -66,6 +71,9 @@ extension SalvorClient {
     let before = try await inTurn { try await store.restoreBackup(id, copyID: copyID) }
     if !isReadable { try await reopen() }
     forgetServer()
+    var report = SyncReport()
+    await nameEveryTable(&report)
+    broadcast.send(.rowsChanged(report.changes))
     return before
   }
 
@@ -244,6 +252,7 @@ extension SalvorClient {
       report.upserts += summary.report?.counts.upserts ?? 0
       report.deletes += summary.report?.counts.deletes ?? 0
       report.displaced += summary.report?.counts.displaced ?? 0
+      await nameEveryTable(&report)
       return true
     case .required(let summary, let error):
       report.outcome = .recoveryRequired
@@ -261,9 +270,15 @@ extension SalvorClient {
   ) async -> SyncReport {
     var report = SyncReport()
     do {
-      _ = try await status()
+      let status = try await status()
       let store = try recoveringStore()
       let journal = try await journal(of: store, &report)
+      if token != nil, journal.state == .none, status.state.recoveryRequired == nil {
+        throw SalvorError(
+          .usage,
+          "No recovery waits for a person here, so there is no token for one. Nothing was done. A synchronization recovers by itself where it must; without a token, recover recovers now."
+        )
+      }
       if journal.state == .required, token != journal.token {
         throw SalvorError(
           .usage,
@@ -320,6 +335,7 @@ extension SalvorClient {
     try await store.setJournal(nil)
     try await reopen()
     forgetServer()
+    await nameEveryTable(&report)
     report.outcome = .recovered
     report.notices.append(
       "The file was damaged: \(error.message) It was set aside as \(backup.path). What it had not sent is in it alone."

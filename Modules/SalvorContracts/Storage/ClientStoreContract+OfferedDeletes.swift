@@ -3,6 +3,24 @@ import SalvorStorage
 
 /// Deletes that wait, of rows that the server has lost: they stand (semantics 9, rule 3; decision 184).
 extension ClientStoreContract {
+  /// - Parameter mark: what the update says of the version.
+  private static func expectUpdate(bench: inout ClientBench, _ heal: HealMode, _ mark: String) async throws {
+    try await bench.download(full: ["note"], rows: [("note", ["n1", "a", .null])])
+    try await bench.download(rows: [("note", ["n1", "theirs", .null])])
+    try await bench.write(.update("note", ["n1"], ["title": "mine"]))
+    var recovered = Recovered(shared: 1, rows: [("note", ["n1", "a", .null])])
+    recovered.heal = heal
+    let report = try await bench.recover(recovered)
+    try expectEqual(report.counts.offered, 0, "what is offered")
+    try await bench.expectRows("note", [["n1", "mine", .null]])
+    let sent = try await bench.begin()
+    try expectEqual(
+      sent.changes.map(\.summary), ["update note [\"title\"] [n1, theirs, mine]\(mark)"], "what is sent")
+    try await bench.settle(sent, commit: bench.nextCommit())
+    try await bench.expectRows("note", [["n1", "mine", .null]])
+    try expectEqual(try await bench.begin().changes, [], "what is sent then")
+  }
+
   static let offeredDeletes: [Case] = [
     offering("a delete that waits stands where the server has lost its row, as one of the lost version") { bench in
       try await bench.download(full: ["note"], rows: [])
@@ -20,6 +38,13 @@ extension ClientStoreContract {
       try await bench.settle(sent, commit: bench.nextCommit())
       try await bench.expectRows("note", [])
       try expectEqual(try await bench.begin().changes, [], "what is sent then")
+    },
+    offering("an update that waits names the lost version that it was made upon, whoever wrote that (decision 236)") {
+      bench in
+      try await expectUpdate(bench: &bench, .own, " of 2 [\"title\"]")
+    },
+    offering("where nothing is offered it does not (decision 236)") { bench in
+      try await expectUpdate(bench: &bench, .off, "")
     },
     offering("so does the delete of a row that was changed before it, and the change is in the archive") { bench in
       try await bench.download(full: ["note"], rows: [])

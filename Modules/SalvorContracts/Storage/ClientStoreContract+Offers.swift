@@ -225,7 +225,8 @@ extension ClientStoreContract {
       try await bench.expectRows("note", [["n1", "lost", "waits"]])
       try expectEqual(
         try await bench.begin().changes.map(\.summary).sorted(),
-        ["update note [\"body\"] [n1, lost, waits]", "update note [\"title\"] [n1, a, lost] of 2 []"], "what is sent")
+        ["update note [\"body\"] [n1, lost, waits] of 2 [\"body\"]", "update note [\"title\"] [n1, a, lost] of 2 []"],
+        "what is sent")
     },
     offering("what the server has erased for good leaves the device, without a trace in the archive") { bench in
       try await bench.download(full: ["note"], rows: [("note", ["n1", "a", .null])])

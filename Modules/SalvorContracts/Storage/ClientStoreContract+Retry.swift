@@ -6,6 +6,36 @@ import SalvorWire
 extension ClientStoreContract {
   static let sendingAgain: [Case] = [
     on(
+      Schema(tables: [
+        Table(
+          "note", primaryKey: ["id"],
+          columns: [
+            Column("id", .text), Column("title", .text, nullable: true), Column("number", .integer, nullable: true),
+          ], unique: [["number"]])
+      ]), "a displaced request does not return below older changes of its row that are sent again",
+      rule: "semantics 8, Fix and retry"
+    ) { bench in
+      try await bench.download(full: ["note"], rows: [("note", ["n1", "old", 1])])
+      try await bench.write(.update("note", ["n1"], ["number": 2]))
+      try await bench.write(.delete("note", ["n1"]))
+      try await bench.write(.insert("note", ["id": "n1", "title": "mine", "number": 2]))
+      try await bench.upload { _ in .constraint }
+      try await bench.download(rows: [("note", ["n3", "theirs", 2])])
+      try expectEqual(try await bench.archived().map(\.state).filter { $0 == .displaced }.count, 1, "what cannot stand")
+      _ = try await bench.retry(nil)
+      try await bench.expectRows("note", [["n3", "theirs", 2]])
+      try expectEqual(
+        try await bench.archived().map { entry in entry.after.first { $0.name == "title" }?.value }, ["mine"],
+        "what waits in the archive")
+      try expectChanges(try await bench.commitUpload(), ["delete note [n1]"])
+      try expectEqual(try await bench.archived().count, 1, "the archive")
+      // When nothing is in its way any more, it goes up.
+      try await bench.download(rows: [("note", ["n3", "theirs", 3])])
+      _ = try await bench.retry(nil)
+      try await bench.expectRows("note", [["n1", "mine", 2], ["n3", "theirs", 3]])
+      try expectEqual(try await bench.archived(), [], "the archive")
+    },
+    on(
       ContractSchemas.notes(), "retry sends one failed request again, under a new ID; the others stay",
       rule: "semantics 8, Fix and retry"
     ) { bench in

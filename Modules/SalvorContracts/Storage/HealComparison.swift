@@ -153,6 +153,7 @@ public struct HealComparison: Sendable {
           let written: [String] =
             switch made {
             case .insert: ["title"]
+            case .update(_, _, let columns): columns.map(\.0)
             case .delete: ["id", "title", "body"]
             default: []
             }

@@ -21,7 +21,7 @@ public enum ServerStoreContract {
     + dependence + circles + scope + membership + feed + parts + pages + subscribing + subscribingWays + changedGroups
     + recovering
     + blobs + evolving + purges + healing + healingSets + healingDeletes + healingBounds + healingInput + healingWaiting
-    + lostTwice
+    + lostTwice + madeUpon
 
   /// A case on one bench; the store is closed afterwards, whatever happens.
   static func on(

@@ -52,6 +52,7 @@ extension ClientContent {
   ) {
     var made = requests[index].changes[place]
     let (columns, row) = (made.columns, made.applied(to: base, of: table) ?? base)
+    if made.madeUpon != nil { made.offer = nil }
     made.operation = .insert
     made.columns = table.travelling.map {
       ChangedColumn(name: $0.name, old: .null, new: table.value($0.name, of: row))

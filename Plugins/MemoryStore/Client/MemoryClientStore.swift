@@ -348,7 +348,7 @@ public actor MemoryClientStore: ClientStore {
     defer { database.state = state }
     state.withdrawn.removeAll { terms.withdrawn.contains($0) }
     let wants = state.asksAboutDeletes(terms) || state.wantsWithheld(heal)
-    let waiting = Int64(state.requests.count { $0.isWaiting && $0.state != .kept })
+    let waiting = Int64(state.requests.count { $0.isHeldByServer })
     var asked = terms
     asked.floor = nil
     let isAsked = state.healAsked?.terms == asked && state.healAsked?.waiting == waiting

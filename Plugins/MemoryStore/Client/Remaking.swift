@@ -69,7 +69,11 @@ extension ClientContent {
       for set in [circle, together] {
         var attempt = self
         let indices = set.sorted().map { standing[$0] }
-        if indices.contains(where: { requests[$0].isOvertaken || isBehindOffer($0) || isBehindSent($0) }) { continue }
+        if indices.contains(where: {
+          requests[$0].isOvertaken || isBehindOffer($0) || isBehindSent($0) || isBehindJoined($0)
+        }) {
+          continue
+        }
         for index in indices { attempt.requests[index].state = requests[index].stateBefore ?? .queued }
         if attempt.youngestInTheWay(attempt.problems(constraints, basesMayBreak)) == nil { return indices }
       }
@@ -108,6 +112,17 @@ extension ClientContent {
   /// A younger change of its rows is under way: where the server accepts it, the older one is overtaken.
   private func isBehindSent(_ index: Int) -> Bool {
     requests.contains { ($0.state == .sent || $0.state == .unknownOutcome) && $0.overtakes(requests[index]) }
+  }
+
+  /// Older changes of its rows are in a request that was made since, under a later number (`join`): below it, it would come before them.
+  private func isBehindJoined(_ index: Int) -> Bool {
+    let standing = requests.filter { $0.state != .displaced && $0.state != .kept }
+    return requests[index].changes.contains { change in
+      standing.contains { other in
+        other.history.contains { $0.counter < change.counter }
+          && other.changes.contains { $0.row == change.row && $0.counter > change.counter && $0.meets(change) }
+      }
+    }
   }
 
   private struct Problems {

@@ -174,7 +174,9 @@ extension ClientContent {
       var change = change
       change.columns.removeAll { gone.contains($0.name) }
       change.acknowledged.removeAll { gone.contains($0.name) }
+      let isUpon = change.madeUpon != nil
       change.offer?.written.removeAll { gone.contains($0) }
+      if isUpon, change.madeUpon == nil { change.offer = nil }
       return change.operation == .update && change.columns.isEmpty ? nil : change
     }
   }

@@ -175,7 +175,7 @@ extension ClientContent {
   }
 
   /// What this device gave back and the server holds, as far as it knows.
-  var waitingCount: Int64 { Int64(requests.count { $0.isWaiting }) + heldDeletes }
+  var waitingCount: Int64 { Int64(requests.count { $0.isHeldByServer }) + heldDeletes }
 
   /// Offered deletes among it.
   var heldDeletes: Int64 { Int64(keptVersions.count { $0.wait != nil }) }

@@ -64,7 +64,7 @@ extension ClientContent {
         replaceOffer(index)
       }
       let others = outstanding.flatMap(\.changes).filter { $0.row == name }
-      if others.contains(where: { $0.offer != nil }) {
+      if others.contains(where: { $0.offer != nil && $0.madeUpon == nil }) {
         // A version that was lost later is offered already.
         for index in requests.indices where requests[index].id == entry.id { requests[index].withheld = nil }
         continue

@@ -322,17 +322,22 @@ extension ClientRecovery {
     content.requests[index].changes[place].offer = Offer(version, written: table?.travelling.map(\.name) ?? [])
   }
 
-  /// The server has a lost version as it was, since another device has given it back: a delete that waits was made upon it, and on no older one.
+  /// An update that waits was made upon the lost version of its row (decision 236). So was a delete, and on no older one, where the server has
+  /// that version as it was, since another device has given it back.
   private mutating func nameVersions() {
     var made: Set<RowName> = []
     for index in outstanding {
       for (place, change) in content.requests[index].changes.enumerated() {
         if change.operation == .insert { made.insert(change.row) }
-        guard change.operation == .delete, change.offer == nil, content.requests[index].state == .queued,
-          !made.contains(change.row), fates[change.row] == nil, content.bases[change.row] != nil,
-          isWritable(change.row), let version = lostVersion(of: change.row)
+        let fate = fates[change.row]
+        guard change.operation != .insert, change.offer == nil, content.requests[index].state == .queued,
+          !made.contains(change.row), fate == nil || fate == .changed && change.operation == .update,
+          content.bases[change.row] != nil, isWritable(change.row), let version = lostVersion(of: change.row)
         else { continue }
         offerDelete(index, place, version)
+        if change.operation == .update {
+          content.requests[index].changes[place].offer?.written = change.columns.map(\.name)
+        }
       }
     }
   }

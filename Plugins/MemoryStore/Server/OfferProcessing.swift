@@ -88,6 +88,7 @@ extension UploadProcessing {
     heal(
       change.row, Set(change.columns.map(\.name) + [HealedColumn.existence]).subtracting(offer.written), offer.version,
       entry: columns.union([HealedColumn.existence]).subtracting(offer.written))
+    noteBeneath(change, offer.version, offer.written)
     healedOffers += 1
     return put(change.applied(to: nil, of: table), at: change.row, over: nil)
   }
@@ -193,6 +194,7 @@ extension UploadProcessing {
     // The rest is a change of its own, which the device made on the version that it offers.
     var own = change
     own.columns = change.columns.filter { offer.written.contains($0.name) }
+    noteBeneath(change, version, own.columns.map(\.name))
     let isInConflict = own.columns.contains { column in
       table.value(column.name, of: row) != column.new && isUnseen(column.name, of: change.row, version)
     }
@@ -320,13 +322,45 @@ extension UploadProcessing {
     healedEntries[row, default: []].formUnion(entry)
   }
 
-  /// An ordinary change of a row that an offer before it has changed.
+  /// An ordinary change of a row: what an offer of the same upload has brought there is beneath it, and so is the version that it was made upon.
   mutating func noteWrite(_ change: Change) {
-    guard healedEntries[change.row] != nil, let table = state.schema.table(change.row.table) else { return }
+    guard change.offer == nil || change.madeUpon != nil, let table = state.schema.table(change.row.table) else {
+      return
+    }
     let all = Set(table.travelling.map(\.name) + [HealedColumn.existence])
     let columns = change.operation == .delete ? all : Set(change.columns.map(\.name))
     healedEntries[change.row]?.subtract(columns)
-    for column in columns where healed[change.row]?[column]?.at == .max { healed[change.row]?[column] = nil }
+    for column in columns where healed[change.row]?[column]?.at == .max {
+      healed[change.row]?[column]?.at = 2 * state.head.number + 1
+    }
+    if let version = lostVersion(beneath: change) { noteBeneath(change, version, change.columns.map(\.name)) }
+  }
+
+  /// The lost version that an ordinary update was made upon; nil: none was lost.
+  private func lostVersion(beneath change: Change) -> LostVersion? {
+    guard let version = change.madeUpon, ![version, version.original].contains(where: { state.has($0) }),
+      version.incarnation != incarnation, version.parting <= state.head.number
+    else { return nil }
+    return version
+  }
+
+  /// What stands in the column is nothing that the device had not seen when it made the update.
+  func hasSeen(_ change: Change, _ column: String) -> Bool {
+    lostVersion(beneath: change).map { !isUnseen(column, of: change.row, $0) } ?? false
+  }
+
+  /// A person's write of these columns was made upon the version of an offer: that was there, and whoever offers it, or an older one, brings
+  /// nothing (decision 236). Where something newer stood there, that is what was written over.
+  private mutating func noteBeneath(_ change: Change, _ version: LostVersion, _ columns: [String]) {
+    for column in columns {
+      if let mark = mark(column, of: change.row, since: version.parting),
+        state.lostOrder.finding(mark.version, beside: version) != .older
+      {
+        continue
+      }
+      healed[change.row, default: [:]][column] = HealedColumn(
+        version: version.original, at: 2 * state.head.number + 1)
+    }
   }
 
   /// What an offer would bring back is kept beside the row, once.

@@ -208,7 +208,7 @@ struct UploadProcessing {
         }
         return .refused(reason, message, blockedBy: nil)
       }
-      if change.offer == nil { noteWrite(change) }
+      noteWrite(change)
     }
     // What would change nothing has nothing to wait for.
     if let wait, healedOffers > before.healedOffers || !offered.isEmpty {
@@ -264,7 +264,7 @@ struct UploadProcessing {
   private mutating func apply(_ change: Change) -> Reason? {
     if let reason = refusal(ofContent: change) { return reason }
     guard let table = state.schema.table(change.row.table) else { return nil }
-    if let offer = change.offer { return apply(change, offer, table) }
+    if let offer = change.offer, change.madeUpon == nil { return apply(change, offer, table) }
     switch change.operation {
     case .insert: return insert(change, table)
     case .update: return update(change, table)
@@ -330,7 +330,7 @@ struct UploadProcessing {
       meetsNewer
       && change.columns.contains { column in
         let value = table.value(column.name, of: present)
-        return value != column.old && value != column.new
+        return value != column.old && value != column.new && !hasSeen(change, column.name)
       }
     return isInConflict
       ? settleConflict(change, over: present, table) : write(change, over: present, table)

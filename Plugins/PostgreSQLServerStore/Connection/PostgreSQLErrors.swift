@@ -9,9 +9,12 @@
     static func postgreSQL(_ result: OpaquePointer?, sql: String?) -> SalvorError {
       func field(_ code: Int32) -> String? { PQresultErrorField(result, code).map { String(cString: $0) } }
       let state = field(Int32(cpq_sqlstate)) ?? "XX000"
-      let isRaised = isRaised(result)
+      let failed = failedFunction(result, state)
+      let isRaised = isRaised(result) || failed != nil
       // Under whatever state its author raised it: they are his words, and the state says nothing of the database.
-      let detail = isRaised ? field(Int32(cpq_primary)) ?? "error" : words(state, field)
+      var detail = isRaised ? field(Int32(cpq_primary)) ?? "error" : words(state, field)
+      // What a function puts together may have values in it.
+      if let failed { detail = "\(failed) failed: \(state == "42601" ? "syntax error" : detail)" }
       let (code, advice) = isRaised ? (.storage, "") : classification(state)
       var context = ["sqlstate": state, "detail": detail]
       if let sql { context["sql"] = sql }
@@ -35,6 +38,19 @@
       else { return false }
       return line.split(separator: "\"", omittingEmptySubsequences: false).enumerated()
         .contains { $0.offset.isMultiple(of: 2) && $0.element.contains("RAISE") }
+    }
+
+    /// A function of the application's that cannot do what its author wrote: a table or a right that it needs is missing, say. PostgreSQL names
+    /// it with its arguments. Nil: the statement itself is what failed.
+    private static func failedFunction(_ result: OpaquePointer?, _ state: String) -> String? {
+      guard ["2D", "38", "39", "3F", "42"].contains(state.prefix(2)),
+        let context = PQresultErrorField(result, Int32(cpq_context)).map({ String(cString: $0) }),
+        let line = context.split(separator: "\n").first(where: { $0.hasPrefix("PL/pgSQL") }),
+        let bracket = line.firstIndex(of: "("), let end = line[bracket...].firstIndex(of: ")")
+      else { return nil }
+      let name = line[...end].drop(upTo: line[..<bracket].lastIndex(of: " "))
+      // One of Salvor's own is no row's fault.
+      return name.contains("salvor_") ? nil : String(name)
     }
 
     /// The connection is gone or never was. libpq names host, port, user and database, never the password.
@@ -74,7 +90,7 @@
     /// The statement took longer than it may.
     var isOfTimeLimit: Bool { context["slow"] != nil }
 
-    /// By a function of the application's.
+    /// By a function of the application's, or since such a function failed.
     var isRaised: Bool { context["raised"] != nil }
 
     /// An index of Salvor's own cannot hold the key of a row: its name.
@@ -128,6 +144,10 @@
       let limit = 600
       return sql.utf8.count <= limit ? sql : String(sql.prefix(limit)) + "…"
     }
+  }
+
+  extension Substring {
+    fileprivate func drop(upTo place: Index?) -> Substring { place.map { self[index(after: $0)...] } ?? self }
   }
 
   extension StoreFailure {

@@ -3,11 +3,31 @@
   import SalvorStorage
   import ServerStoreSupport
 
+  /// Two that are equal: nobody has written the table between them, as far as PostgreSQL had heard.
+  package struct TableWrites: Sendable, Hashable {
+    var count: Int64
+    /// They change where a table is emptied or rewritten.
+    var files: String
+  }
+
   extension PostgreSQLConnection {
     /// One that holds the head has a snapshot already.
     package func snapshot<Result>(_ body: () throws -> Result) throws -> Result {
       if link.numbered != nil { return try body() }
       return try transaction("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY", body)
+    }
+
+    /// What PostgreSQL has counted of a table, with those that inherit from it. It hears of a write when its transaction is over, of some up to
+    /// ten seconds later.
+    func writes(of table: String) throws -> TableWrites {
+      let found = try rows(
+        """
+        WITH RECURSIVE part (id) AS (SELECT oid FROM pg_class WHERE oid = to_regclass(?1)
+          UNION SELECT i.inhrelid FROM pg_inherits i JOIN part p ON i.inhparent = p.id)
+        SELECT sum(pg_stat_get_tuples_inserted(id) + pg_stat_get_tuples_updated(id) + pg_stat_get_tuples_deleted(id))::int8,
+          string_agg(coalesce(pg_relation_filenode(id), 0)::text, ' ' ORDER BY id) FROM part
+        """, .text(Array("\(quoted(settings.tablesIn)).\(quoted(table))".utf8)))
+      return TableWrites(count: found.first?[0].integer ?? 0, files: found.first?[1].string ?? "")
     }
 
     /// `TRUNCATE` and an `ALTER TABLE` that rewrites a table show every later look the table of after them, whatever its snapshot. The catalog

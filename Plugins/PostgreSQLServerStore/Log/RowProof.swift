@@ -42,10 +42,13 @@
 
     private var isThere: String { "x.\(quoted(table.table.primaryKey[0])) IS NOT NULL" }
 
-    /// Writes down what was changed after the entry `proven`.
+    /// Writes down what was changed after the entry `proven`, of the tables of which that is to be done.
     ///
     /// - Returns: the last entry.
-    static func note(_ connection: PostgreSQLConnection, _ tables: [ServerTable], after proven: Int64) throws -> Int64 {
+    static func note(
+      _ connection: PostgreSQLConnection, _ tables: [ServerTable], after proven: Int64,
+      of isToBeProven: (ServerTable) throws -> Bool
+    ) throws -> Int64 {
       let last = try connection.integer("SELECT max(seq) FROM salvor_change") ?? 0
       guard last > proven else { return proven }
       let first = max(proven, last - entries)
@@ -53,7 +56,7 @@
         try connection.rows("SELECT DISTINCT t FROM salvor_change WHERE seq > ?1", .integer(first)).map {
           $0[0].integer
         })
-      for table in tables where changed.contains(table.number) {
+      for table in tables where try changed.contains(table.number) && isToBeProven(table) {
         try RowProof(connection: connection, table: table).note(after: first)
       }
       return last

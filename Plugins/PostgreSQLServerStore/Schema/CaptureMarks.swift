@@ -8,12 +8,12 @@
   /// another number. `salvor_server` has what they were when the triggers were looked at last.
   struct CaptureMarks {
     /// Row versions of Salvor's triggers on the table and its parts, and the labels of its enums, by OID; the numbers of the columns that
-    /// travel, by name.
+    /// travel, by name; the table's own OID, by that of Salvor's table of marks, which goes with the database.
     var values: [String: String] = [:]
 
     enum Finding {
       case same
-      /// A trigger was away: the log does not have what was written meanwhile.
+      /// A trigger was away, or another table has its name: the log does not have what was written meanwhile.
       case wereAway
       /// Rows are others than the log says, and that is no trigger's work: a label, or a `TRUNCATE` that did not see all rows.
       case changed
@@ -57,10 +57,13 @@
           JOIN pg_enum e ON e.enumtypid IN (t.oid, t.typelem, t.typbasetype)
           WHERE a.attrelid = to_regclass(?1) AND a.attnum > 0 AND NOT a.attisdropped
         UNION ALL
+        SELECT 'o' || to_regclass(?3)::oid, to_regclass(?1)::oid::text
+        UNION ALL
         SELECT 'c' || md5(a.attname::text), a.attnum::text FROM pg_attribute a
           WHERE a.attrelid = to_regclass(?1) AND a.attnum > 0 AND NOT a.attisdropped AND a.attname::text IN (
             SELECT json_array_elements_text(columns::json) FROM salvor_table WHERE t = ?2)
-        """, .text(Array("\(quoted(connection.settings.tablesIn)).\(quoted(table))".utf8)), .integer(number))
+        """, .text(Array("\(quoted(connection.settings.tablesIn)).\(quoted(table))".utf8)), .integer(number),
+        .text(Array("\(quoted(connection.settings.schema)).salvor_server".utf8)))
       return CaptureMarks(
         Dictionary(found.map { ($0[0].string ?? "", $0[1].string ?? "") }) { first, _ in first })
     }

@@ -185,9 +185,15 @@
       var hasChanged = false
       for (old, var facts) in known {
         guard let table = schema.tables.table(formerly: old), known[table.name] == nil || table.name == old else {
+          if let table = schema.tables.table(formerly: old), schema.table(old) == nil {
+            throw SalvorError.nameUsedBefore(table.name, by: old)
+          }
           if schema.dropped.contains(old) { try dropTriggers(facts.number, of: old) }
           carried[old] = facts
           continue
+        }
+        if table.name != old, try TableFacts(table.name, connection) != nil, try TableFacts(old, connection) != nil {
+          throw SalvorError.nameTaken(table.name, by: old, table: table.name)
         }
         if table.name != old, try TableFacts(table.name, connection) == nil {
           try connection.execute("ALTER TABLE \(name(old)) RENAME TO \(quoted(table.name))")
@@ -205,7 +211,11 @@
           }
           facts.columns[place] = new
           names.append((before, new))
-          if try TableFacts(table.name, connection)?.column(new) == nil {
+          let there = try TableFacts(table.name, connection)
+          if there?.column(new) != nil, there?.column(before) != nil {
+            throw SalvorError.nameTaken("\(table.name).\(new)", by: before, table: table.name)
+          }
+          if there?.column(new) == nil {
             try connection.execute("ALTER TABLE \(name(table.name)) RENAME COLUMN \(quoted(before)) TO \(quoted(new))")
             notices.append("\(table.name).\(before) was renamed to \(table.name).\(new).")
           }
@@ -375,7 +385,9 @@
           .text(JSONValue.array(columns.map(JSONValue.string)).text), .text(table.group))
         var made = ServerTable(
           table, schema: schema, number: number, generation: generation, uniqueIndexes: facts.sharedIndexes,
-          columnNumbers: try columnNumbers(of: table, number), dialect: connection.dialect,
+          columnNumbers: try ColumnMask.numbers(
+            of: table, number, before: known[table.name]?.columns ?? [], connection),
+          dialect: connection.dialect,
           types: table.travelling.map { facts.column($0.name)?.type ?? "text" })
         made.lax = made.placesNeverNull { facts.column($0)?.notNull == false }
         made.defersKeys = try DatabaseCheck(connection).defersKeys(table.name)
@@ -390,23 +402,6 @@
         try indexLookups(of: made)
       }
       return tables
-    }
-
-    /// Each column keeps the number that it got first, whatever its name and place are later (`ColumnMask`).
-    private func columnNumbers(of table: Table, _ number: Int64) throws -> [String: Int64] {
-      var numbers: [String: Int64] = [:]
-      for row in try connection.rows("SELECT origin, number FROM salvor_column WHERE t = ?1", .integer(number)) {
-        numbers[row[0].string ?? ""] = row[1].integer
-      }
-      var next = (numbers.values.max() ?? -1) + 1
-      for column in table.travelling where numbers[column.origin] == nil {
-        try connection.run(
-          "INSERT INTO salvor_column (t, origin, number) VALUES (?1, ?2, ?3)", .integer(number), .text(column.origin),
-          .integer(next))
-        numbers[column.origin] = next
-        next += 1
-      }
-      return numbers
     }
 
     /// A delete of a parent, the move of a row that others' scopes ask for, and changed subscriptions look rows up by these.

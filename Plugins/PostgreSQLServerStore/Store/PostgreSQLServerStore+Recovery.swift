@@ -27,16 +27,22 @@
       return try await compare(scope) { try $0.isSealed() ? $0.ranges(question, limit: limit) : nil }
     }
 
-    /// Numbers first what was written. A digest is remembered until the next commit.
+    /// Numbers first what was written. The digest of a table that devices compare in each synchronization is remembered until somebody writes
+    /// it, also past the triggers; any other is asked by who looks for what they did not see (`salvor verify`).
     public func digest(of table: String, for scope: ReadScope) async throws -> TableDigest {
       // A row whose scope moves has an entry when the move is numbered.
       let head = try await sweep()
-      if let known = digests.known(table, scope, at: head) { return known }
+      let writes = try await reading { connection, catalog in
+        try catalog.tables.first { $0.name == table && $0.table.download == .keySet }.map { _ in
+          try connection.writes(of: table)
+        }
+      }
+      if let writes, let known = digests.known(table, scope, at: head, writes) { return known }
       let found = try await compare(scope, at: head) { queries -> (digest: TableDigest, at: Commit)? in
         let now = try CommitLog.state(queries.connection)
         return now.isSealed ? (try queries.digest(of: table), now.head) : nil
       }
-      if found.at == head { digests.keep(found.digest, scope, at: head) }
+      if let writes, found.at == head { digests.keep(found.digest, scope, at: head, writes) }
       return found.digest
     }
 
@@ -112,20 +118,25 @@
 
     private struct State {
       var head: Commit?
-      var digests: [Name: TableDigest] = [:]
+      var digests: [Name: (digest: TableDigest, writes: TableWrites)] = [:]
     }
 
     private static let entriesMax = 10_000
     private let state = Mutex(State())
 
-    func known(_ table: String, _ scope: ReadScope, at head: Commit) -> TableDigest? {
-      state.withLock { $0.head == head ? $0.digests[Name(table: table, scope: scope)] : nil }
+    func known(_ table: String, _ scope: ReadScope, at head: Commit, _ writes: TableWrites) -> TableDigest? {
+      state.withLock { state in
+        guard state.head == head, let known = state.digests[Name(table: table, scope: scope)], known.writes == writes
+        else { return nil }
+        return known.digest
+      }
     }
 
-    func keep(_ digest: TableDigest, _ scope: ReadScope, at head: Commit) {
+    /// - Parameter writes: before the table was read.
+    func keep(_ digest: TableDigest, _ scope: ReadScope, at head: Commit, _ writes: TableWrites) {
       state.withLock { state in
         if state.head != head || state.digests.count >= Self.entriesMax { (state.head, state.digests) = (head, [:]) }
-        state.digests[Name(table: digest.table, scope: scope)] = digest
+        state.digests[Name(table: digest.table, scope: scope)] = (digest, writes)
       }
     }
   }

@@ -30,6 +30,8 @@
       var misfit: SalvorError?
       /// Up to this entry of the log rows are proven.
       var proven: Int64 = 0
+      /// Does so soon.
+      var proving: Task<Void, Never>?
       /// The database is being opened anew.
       var opening: Task<View, any Error>?
     }
@@ -49,6 +51,8 @@
 
     /// So often the triggers are looked at, in milliseconds.
     private static let lookMilliseconds: Int64 = 60_000
+    /// So long after an upload its rows are proven, in milliseconds.
+    private static let proofMilliseconds: Int64 = 500
     /// And so often where the tables do not fit.
     private static let misfitLookMilliseconds: Int64 = 5000
 
@@ -128,7 +132,7 @@
         let blocked = try self.blockList?.open(connection, of: opened.opening.serverID, now: now)
         let said = try self.applyLedger(desk, opened.opening.serverID, isRestored: isRestored) + (blocked ?? [])
         if !said.isEmpty { _ = try desk.log.sweep() }
-        _ = try RowProof.note(connection, opened.catalog.tables, after: 0)
+        _ = try RowProof.note(connection, opened.catalog.tables, after: 0) { _ in true }
         return (
           facts: facts, isRestored: isRestored, unseen: try book.unseen(),
           notices: hasMoved && !isRestored ? said + [HistoryFacts.moved] : said
@@ -209,7 +213,8 @@
       }
     }
 
-    /// Now and then: a trigger that somebody dropped or disabled is put back, and its group comes whole once.
+    /// Now and then: a trigger that somebody dropped or disabled is put back, and its group comes whole once. Nobody is served while a table
+    /// does not fit.
     private func renew() async throws {
       let now = options.clock.now()
       let isTime = history.isDue(at: now)
@@ -237,6 +242,7 @@
       let lost = try await books.run { connection in
         let (check, tables) = (DatabaseCheck(connection), view.catalog.tables)
         return try check.uncaptured(tables, capturesReplicas: capturesReplicas) + check.renewed(tables)
+          + tables.filter { try !check.problems(of: $0.table).isEmpty }.map(\.name)
       }
       if !lost.isEmpty {
         do {
@@ -257,11 +263,29 @@
       history.part()
     }
 
-    /// What a later start compares the rows with.
+    /// What a later look, or start, compares the rows with. Nothing of tables whose triggers were away since they were looked at: what their rows
+    /// are now is what is to be proven.
     func proveRows(_ view: View) async throws {
       let before = state.withLock { $0.proven }
-      let last = try await books.updating("proof") { try RowProof.note($0, view.catalog.tables, after: before) }
+      let capturesReplicas = options.capturesReplicas
+      let last = try await books.updating("proof") { connection in
+        try RowProof.note(connection, view.catalog.tables, after: before) { table in
+          try DatabaseCheck(connection).uncaptured([table], capturesReplicas: capturesReplicas).isEmpty
+        }
+      }
       state.withLock { $0.proven = max($0.proven, last) }
+    }
+
+    /// Soon, once for all that is acknowledged meanwhile: nobody may come before somebody puts older rows back.
+    private func proveRowsSoon() {
+      state.withLock { state in
+        guard state.proving == nil else { return }
+        state.proving = Task {
+          try? await options.clock.sleep(milliseconds: Self.proofMilliseconds)
+          self.state.withLock { $0.proving = nil }
+          if !Task.isCancelled, let view = try? view() { try? await proveRows(view) }
+        }
+      }
     }
 
     /// With the next request, however short ago it was (for tests).
@@ -295,6 +319,9 @@
         defer { state.view = nil }
         return state.view
       }
+      let proving = state.withLock { $0.proving }
+      proving?.cancel()
+      await proving?.value
       if let view, await writer.isConnected { try? await proveRows(view) }
       history.end()
       for session in [writer, books] + readers { await session.close() }
@@ -537,7 +564,10 @@
         self.healing.withLock { $0.note(results, intake) }
         return results
       }
-      if let commit = results.commit { noteSeen(commit) }
+      if let commit = results.commit {
+        noteSeen(commit)
+        proveRowsSoon()
+      }
       // It is done whatever becomes of this: the next time that somebody looks removes what is left.
       try? await removeLeftOver(upload.remote)
       // It may have brought what offers of others wait for.

@@ -182,11 +182,22 @@ struct DroppedColumn {
           }
         }
       }
+      if try written.isEmpty && isUpdate(row[0]) {
+        // Nothing is left of what was made upon the version.
+        try connection.run("DELETE FROM salvor_offer WHERE seq = ?1", row[0])
+        continue
+      }
       let text = written.map { String($0 > slot ? $0 - 1 : $0) }.joined(separator: ",")
       try connection.run(
         "UPDATE salvor_offer SET written = ?2, was = ?3 WHERE seq = ?1", row[0],
         written.isEmpty ? .null : .text(text), was.isEmpty ? .null : .text(payload(was)))
     }
+  }
+
+  private func isUpdate(_ seq: Value) throws -> Bool {
+    try connection.integer(
+      "SELECT 1 WHERE EXISTS (SELECT 1 FROM salvor_log WHERE seq = ?1 AND op IN \(StoreContext.updateOperations)) OR EXISTS (SELECT 1 FROM salvor_archive WHERE seq = ?1 AND op = 'update')",
+      seq) != nil
   }
 
   /// The row of an offer, in the log or in the archive.

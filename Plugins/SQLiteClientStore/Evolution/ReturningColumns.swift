@@ -82,7 +82,7 @@ struct ReturningColumns {
         try connection.execute("UPDATE \(quoted(name)) SET \(quoted(place.column)) = \(quoted(now))")
         missing.removeAll { $0 == place }
         notices.append(
-          "\(name).\(place.column) is called \(now) here now, which the schema does not know. The column \(place.column) was made again, with its values; what is written to \(now) is not synchronized. Give the server a schema with renamedFrom, and rename it back here until then."
+          "\(name).\(place.column) is called \(now) here now, which the schema does not know. The column \(place.column) was made again, with its values; what is written to \(now) is not synchronized. Give the server a schema with renamedFrom: what was written to \(now) goes up then."
         )
       }
     }

@@ -43,6 +43,7 @@ struct SchemaFollowing {
 
   mutating func run() throws {
     guard hasRules, try connection.tableShape("salvor_table") != nil else { return }
+    try makeRoom()
     let renames = try SchemaRenames(schema, in: connection)
     let drops = try droppedColumns(before: renames)
     let tables = try droppedTables()
@@ -68,6 +69,62 @@ struct SchemaFollowing {
   }
 
   // MARK: Renames
+
+  /// The application may have a table or a column of a new name already. A table is its own, and nothing is renamed over it. What it wrote to a
+  /// column is a change of the one that gets the name: captured as such, before its own column goes.
+  private mutating func makeRoom() throws {
+    for table in schema.synchronized {
+      let former = try table.renamedFrom.filter { try schema.table($0) == nil && isCaptured($0) }
+      for old in former where old.folded != table.name.folded {
+        guard try !isCaptured(table.name), try connection.tableShape(old) != nil,
+          try connection.tableShape(table.name) != nil
+        else { continue }
+        throw SalvorError(
+          .schemaRefused,
+          "\(table.name) is a table of the application's own here, and the schema renames \(old) to it. Give the application's table another name, then synchronize. Nothing was changed.",
+          context: ["table": table.name])
+      }
+      let name = try isCaptured(table.name) ? table.name : former.last ?? table.name
+      guard let shape = try connection.tableShape(name) else { continue }
+      for column in table.columns {
+        guard let own = shape.column(column.name)?.name, try !isCaptured(name, own) else { continue }
+        let old = try column.renamedFrom.reversed().first {
+          try table.columnIndex($0) == nil && shape.column($0) != nil && isCaptured(name, $0)
+        }
+        if let old { try take(own, as: old, of: name) }
+      }
+    }
+  }
+
+  private func isCaptured(_ table: String, _ column: String? = nil) throws -> Bool {
+    try connection.integer(
+      """
+      SELECT 1 FROM salvor_table t WHERE name = ?1 COLLATE NOCASE
+        AND (?2 IS NULL OR EXISTS (SELECT 1 FROM salvor_column c WHERE c.t = t.id AND c.name = ?2 COLLATE NOCASE))
+      """, .text(table), column.map { .text($0) } ?? .null) != nil
+  }
+
+  /// The values of a column of the application's own, where it has any, are its values of a synchronized one.
+  private mutating func take(_ own: String, as old: String, of table: String) throws {
+    do {
+      let count = try connection.withTriggers(true) {
+        try connection.run(
+          "UPDATE \(quoted(table)) SET \(quoted(old)) = \(quoted(own)) WHERE \(quoted(own)) IS NOT NULL AND \(quoted(own)) IS NOT \(quoted(old))"
+        )
+        return connection.changes
+      }
+      try connection.execute("ALTER TABLE \(quoted(table)) DROP COLUMN \(quoted(own))")
+      hasChanged = true
+      notices.append(
+        "\(table).\(own) was a column of the application's own, and the schema gives its name to \(old): it is that column now, with \(count == 1 ? "1 value" : "\(count) values") of the application's own."
+      )
+    } catch let error as SalvorError where error.code == .storage {
+      throw SalvorError(
+        .schemaRefused,
+        "\(table).\(own) is a column of the application's own here, and the schema gives its name to \(old). It cannot take its place: \(error.message) Remove what uses it, or give it another name, then synchronize. Nothing was changed.",
+        context: ["table": table, "column": own])
+    }
+  }
 
   /// What the catalogue has under former names: also where the application has renamed its table itself.
   private mutating func renameInCatalog() throws {

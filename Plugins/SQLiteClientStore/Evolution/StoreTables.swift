@@ -29,7 +29,7 @@ enum StoreTables {
     -- deleted: 1, of a row that left the scope 2. origin: the entry is of an offer that was accepted: the lost commit that made the row so.
     CREATE TABLE IF NOT EXISTS salvor_history (id INTEGER PRIMARY KEY, t INTEGER, version INTEGER, own INTEGER, deleted INTEGER, origin TEXT, v0);
     -- Changes that bring back what the server acknowledged and lost: the lost commit, and the newest one that both sides had when
-    -- they parted. written: slots of the change that are an ordinary change. review: 1, the server's operator is to accept it.
+    -- they parted. written: slots of the change that are an ordinary change; of an update or a delete all of them: it was made upon that version. review: 1, the server's operator is to accept it.
     -- waiting: 1, the server holds it until a parent or that consent comes. origin: of a row that was given back before, and lost again: the
     -- lost commit that made it so.
     CREATE TABLE IF NOT EXISTS salvor_offer (seq INTEGER PRIMARY KEY, incarnation TEXT NOT NULL, number INTEGER NOT NULL, parting INTEGER NOT NULL, written TEXT, review INTEGER, waiting INTEGER, origin TEXT, was TEXT);

@@ -109,9 +109,13 @@ extension StoreContext {
   }
 
   /// What the server holds, as far as this device knows, deletes among it.
-  func waitingCount() throws -> Int64 {
-    (try connection.integer("SELECT count(*) FROM salvor_offer WHERE waiting = 1") ?? 0)
-      + (try HeldDeletes(self).count())
+  func waitingCount() throws -> Int64 { try waitingRows() + HeldDeletes(self).count() }
+
+  /// Rows among it. What has left the queue meanwhile (its row left the scope) is in the archive, and asks nobody.
+  func waitingRows() throws -> Int64 {
+    try connection.integer(
+      "SELECT count(*) FROM salvor_offer WHERE waiting = 1 AND EXISTS (SELECT 1 FROM salvor_log l WHERE l.seq = salvor_offer.seq AND l.op IN \(Self.changeOperations))"
+    ) ?? 0
   }
 
   /// Those that the server holds: it is told with the next begin that they were taken back.
@@ -153,10 +157,16 @@ extension StoreContext {
     return requests.count < count ? requests : nil
   }
 
+  /// It brings something back, or is a delete made upon a lost version.
   func isOffer(_ request: RequestRange) throws -> Bool {
     try connection.integer(
-      "SELECT 1 FROM salvor_offer WHERE seq BETWEEN ?1 AND ?2 LIMIT 1", .integer(request.first), .integer(request.last))
-      != nil
+      "SELECT 1 FROM salvor_offer o WHERE o.seq BETWEEN ?1 AND ?2 AND (o.written IS NULL OR NOT EXISTS (SELECT 1 FROM salvor_log l WHERE l.seq = o.seq AND l.op IN \(Self.updateOperations))) LIMIT 1",
+      .integer(request.first), .integer(request.last)) != nil
+  }
+
+  /// The change names a lost version, as an offer or since it was made upon that (decision 236).
+  func isMarked(_ seq: Int64) throws -> Bool {
+    try connection.integer("SELECT 1 FROM salvor_offer WHERE seq = ?1", .integer(seq)) != nil
   }
 
   /// The change, wherever it is, is nothing but an offer.

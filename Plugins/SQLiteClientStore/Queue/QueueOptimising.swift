@@ -38,6 +38,6 @@ struct QueueOptimising {
 
   private func isPlain(_ request: RequestRange) throws -> Bool {
     try request.first == request.last && request.tag == nil && context.state(of: request) == .queued
-      && !context.isOffer(request)
+      && !context.isMarked(request.first)
   }
 }

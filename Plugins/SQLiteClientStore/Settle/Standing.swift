@@ -248,7 +248,9 @@ extension WorkingRows {
   /// - Parameter requests: in order.
   private func returns(_ requests: [RequestRange]) throws -> Bool {
     let changes = try requests.map { try context.archived(where: "first = ?1", [.integer($0.first)]) }
-    for change in changes.joined() where try isBehindOffer(change) || isBehindSent(change) { return false }
+    for change in changes.joined() where try isBehindOffer(change) || isBehindSent(change) || isBehindJoined(change) {
+      return false
+    }
     var before: [RowRef: Work] = [:]
     for change in changes.joined() {
       let ref = RowRef(table: change.table.number, key: change.key)
@@ -298,6 +300,15 @@ extension WorkingRows {
       else { return false }
       let state = try context.state(of: context.range(of: step.seq))
       return state == .sent || state == .unknownOutcome
+    }
+  }
+
+  /// Older changes of the row are in a request that was made since, under a later number (`RetryJoining`): below it the change would come before
+  /// them.
+  private func isBehindJoined(_ change: StoreContext.ArchivedChange) throws -> Bool {
+    try load(change.table, change.key).timeline.steps.contains { step in
+      guard step.seq > change.step.seq, step.change.meets(change.step.change) else { return false }
+      return try context.row(of: context.range(of: step.seq)).history.contains { $0.counter < change.step.seq }
     }
   }
 

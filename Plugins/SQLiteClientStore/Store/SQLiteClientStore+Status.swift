@@ -41,7 +41,7 @@ extension SQLiteClientStore {
     let asks = try HeldDeletes(context).ask(terms)
     let wants = try context.wantsWithheld(heal) || asks
     if wants { quiet = nil }
-    let waiting = try connection.integer("SELECT count(*) FROM salvor_offer WHERE waiting = 1") ?? 0
+    let waiting = try context.waitingRows()
     // A large lot is sent again when half of it is settled.
     guard terms.waiting < waiting, waiting <= 1000 || terms.waiting <= waiting / 2 else { return wants }
     let asked = "\(terms.incarnation.text) \(terms.settlings): \(terms.waiting) of \(waiting)"

@@ -238,7 +238,8 @@ struct Installation {
         .text(JSONValue.array(columns.map(JSONValue.string)).text), .text(table.group))
       var made = ServerTable(
         table, schema: schema, number: number, generation: generation, uniqueIndexes: shape.sharedIndexes,
-        columnNumbers: try columnNumbers(of: table, number), dialect: connection.dialect)
+        columnNumbers: try ColumnMask.numbers(of: table, number, before: known[table.name]?.columns ?? [], connection),
+        dialect: connection.dialect)
       notices += made.note(shape.actingKeys(schema), schema)
       notices += shape.numericTimestamps(of: table, in: "the server's table", other: "devices keep")
       let isOpen = !shape.hasRowidKey && !shape.withoutRowid
@@ -250,23 +251,6 @@ struct Installation {
       try indexScope(of: made)
     }
     return tables
-  }
-
-  /// Each column keeps the number that it got first, whatever its name and place are later (`ColumnMask`).
-  private func columnNumbers(of table: Table, _ number: Int64) throws -> [String: Int64] {
-    var numbers: [String: Int64] = [:]
-    for row in try connection.rows("SELECT origin, number FROM salvor_column WHERE t = ?1", .integer(number)) {
-      numbers[row[0].string ?? ""] = row[1].integer
-    }
-    var next = (numbers.values.max() ?? -1) + 1
-    for column in table.travelling where numbers[column.origin] == nil {
-      try connection.run(
-        "INSERT INTO salvor_column (t, origin, number) VALUES (?1, ?2, ?3)", .integer(number), .text(column.origin),
-        .integer(next))
-      numbers[column.origin] = next
-      next += 1
-    }
-    return numbers
   }
 
   /// A delete of a parent, and the move of a row that others' scopes ask for, look for those others; whether a row is in

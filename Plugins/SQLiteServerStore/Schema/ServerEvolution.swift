@@ -48,6 +48,9 @@ struct ServerEvolution {
     var carried: [String: KnownTable] = [:]
     for (name, var facts) in known {
       guard let table = schema.tables.table(formerly: name), known[table.name] == nil || table.name == name else {
+        if let table = schema.tables.table(formerly: name), schema.table(name) == nil {
+          throw SalvorError.nameUsedBefore(table.name, by: name)
+        }
         carried[name] = facts
         continue
       }
@@ -61,8 +64,17 @@ struct ServerEvolution {
             "\(table.name).\(new) was synchronized until now, and \(column), which the schema calls a former name of it, too. Give the renamed column a name that is free, and declare the other one dropped.",
             context: ["table": table.name, "column": new])
         }
+        let shape = try connection.tableShape(name) ?? connection.tableShape(table.name)
+        if column.folded != new.folded, let shape, shape.column(column) != nil, shape.column(new) != nil {
+          throw SalvorError.nameTaken("\(table.name).\(new)", by: column, table: table.name)
+        }
         names.append((column, new))
         return new
+      }
+      if table.name.folded != name.folded, try connection.tableShape(name) != nil,
+        try connection.tableShape(table.name) != nil
+      {
+        throw SalvorError.nameTaken(table.name, by: name, table: table.name)
       }
       if table.name != name {
         try connection.run(

@@ -7,7 +7,8 @@ import SalvorWire
 ///
 /// An entry of the change log says which columns it changed (`m`; NULL: every one). `salvor_healed_entry` says of ranges of entries
 /// which of these columns came by an offer (`entry`), and of which lost version the row's columns are since (`mask`, a
-/// `ColumnMask`): entries that follow one another and say the same are one range. What an offer found so already has no entry:
+/// `ColumnMask`): entries that follow one another and say the same are one range. A column of the mask that the entry itself changed by no
+/// offer was of that version before. What an offer found so already has no entry:
 /// `salvor_healed` has a line for each lost version then, and where in the log it came (`at`: twice the number of the last entry
 /// before the upload, and one more). Both are of no use to a device that parted from this server later, and go with the log
 /// (`Trimming`). Earlier builds wrote `h` into the entry, and a line for every row.
@@ -43,7 +44,7 @@ package final class HealBook {
   static let neighboursMax: Int64 = 10_000
 
   /// What an accepted offer leaves in the book.
-  struct Healing {
+  struct Healing: Equatable {
     var table: Int
     var key: Key
     var version: LostVersion
@@ -54,11 +55,24 @@ package final class HealBook {
     /// Lines of `salvor_healed` may be of the same columns.
     var hasLines: Bool
     var claim: Claim?
+    /// The same upload writes over it: it was there before, and no entry has come by it.
+    var isBeneath = false
+    /// What stands in the row after the upload.
+    var isUpon: Bool { claim == nil && !isBeneath }
+
+    /// The upload goes on to write these columns.
+    func writtenOver(_ columns: Int64) -> [Healing] {
+      guard claim == nil, !isBeneath, mask & columns != 0 else { return [self] }
+      var (rest, beneath) = (self, self)
+      (rest.mask, rest.entryMask) = (mask & ~columns, entryMask & ~columns)
+      (beneath.mask, beneath.entryMask, beneath.isBeneath) = (mask & columns, 0, true)
+      return [rest, beneath]
+    }
   }
 
   /// A delete of a row that is not there, and that its sender may never have seen: it counts where he may write what somebody offers of
   /// the row.
-  enum Claim {
+  enum Claim: Equatable {
     /// It was lost, and is offered: its version tells which offers it stands against.
     case lost
     /// An ordinary one: it stands against every version. Its line in the book has no incarnation.
@@ -218,7 +232,7 @@ package final class HealBook {
     var marks: [RowStanding.Mark] = []
     var covered: Int64 = 0
     let waiting = pending.reversed().filter { $0.claim == nil }.map {
-      RowStanding.Mark(version: $0.version, mask: $0.mask, at: .max)
+      RowStanding.Mark(version: $0.version, mask: $0.mask, at: $0.isBeneath ? 2 * last + 1 : .max)
     }
     for var mark in waiting + (history.marks + history.lines).sorted(by: { $0.at > $1.at }) where mark.at > 2 * parting
     {
@@ -345,30 +359,40 @@ package final class HealBook {
     var written: [UInt64: Int64] = [:]
     if try CommitLog.state(connection).lastSequence > before {
       for (sequence, hash) in try writtenEntries(healings, after: before) {
-        guard let healings = healings[hash], let newest = healings.last(where: { $0.claim == nil }) else { continue }
+        guard let healings = healings[hash], let newest = Self.newest(healings) else { continue }
         written[hash] = sequence
         let entry = healings.reduce(0) { $0 | $1.entryMask }
-        if newest.mask | entry == 0 { continue }
-        entries.append(
-          Entries(first: sequence, last: sequence, version: newest.version, mask: newest.mask, entry: entry))
+        let mask = healings.filter { Self.standsWith(newest, $0) }.reduce(newest.mask) { $0 | $1.mask }
+        if mask | entry == 0 { continue }
+        entries.append(Entries(first: sequence, last: sequence, version: newest.version, mask: mask, entry: entry))
       }
     }
     for (hash, healings) in healings {
-      // Of a row that has an entry the newest version stands with that.
+      // Of a row that has an entry the newest version stands with that, and so does what was written over it there.
       var rest = healings[...]
       var covered: Int64 = 0
-      if written[hash] != nil, let place = rest.lastIndex(where: { $0.claim == nil }) {
-        covered = rest[place].mask
-        if rest[place].hasLines { try uncover(rest[place], covered) }
-        rest.remove(at: place)
+      if written[hash] != nil, let newest = Self.newest(healings) {
+        if let place = rest.lastIndex(of: newest) { rest.remove(at: place) }
+        covered = healings.filter { Self.standsWith(newest, $0) }.reduce(newest.mask) { $0 | $1.mask }
+        if newest.hasLines { try uncover(newest, covered) }
+        rest.removeAll { Self.standsWith(newest, $0) }
       }
       for healing in rest where healing.mask & ~covered != 0 {
-        try writeLine(healing, mask: healing.mask & ~covered, at: written[hash].map { 2 * $0 } ?? 2 * last + 1)
+        let entry = healing.isBeneath ? nil : written[hash]
+        try writeLine(healing, mask: healing.mask & ~covered, at: entry.map { 2 * $0 } ?? 2 * last + 1)
       }
     }
     histories.noteWritten(healings.keys)
     try write(entries)
     return Set(written.keys)
+  }
+
+  private static func newest(_ healings: [Healing]) -> Healing? {
+    healings.last(where: \.isUpon) ?? healings.last { $0.claim == nil }
+  }
+
+  private static func standsWith(_ newest: Healing, _ other: Healing) -> Bool {
+    other.isBeneath && other.version == newest.version
   }
 
   /// The log has so many entries after that one, and no others.
@@ -439,7 +463,9 @@ package final class HealBook {
       let hash = seeds[place].adding(catalog.tables[place].logKey(of: row, from: 3))
       let changed = row.isNull(2) ? ColumnMask.all : row.int64(2)
       // An entry that changed none of the offered columns is another's: of a trigger, or of the device's own change.
-      if let healings = healings[hash], healings.contains(where: { $0.entryMask & changed != 0 }) {
+      if let healings = healings[hash],
+        healings.contains(where: { ($0.isBeneath ? $0.mask : $0.entryMask) & changed != 0 })
+      {
         found.append((row.int64(0), hash))
       }
       return true

@@ -73,6 +73,8 @@ extension StagedRequest {
 }
 
 extension StagedChange {
-  /// It brings a lost row back, with what its device has written since or without. A person's delete does not.
-  var givesBack: Bool { offer.map { !$0.isVersion && ($0.written.isEmpty || operation != .delete) } ?? false }
+  /// It brings a lost row back, with what its device has written since or without. A person's update or delete does not.
+  var givesBack: Bool { offer.map { !$0.isVersion && ($0.written.isEmpty || operation == .insert) } ?? false }
+  /// Of an ordinary update: the lost version that it was made upon (decision 236).
+  var madeUpon: LostVersion? { offer.flatMap { operation == .update && !$0.written.isEmpty ? $0.version : nil } }
 }

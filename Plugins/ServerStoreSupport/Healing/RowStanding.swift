@@ -66,11 +66,17 @@ struct RowStanding {
   }
 
   private func isWritten(_ bit: Int, after mark: Mark) -> Bool {
-    mark.at != .max && writes.contains { $0.mask.has(bit) && 2 * $0.sequence > mark.at }
+    mark.at != .max && writes.contains { $0.mask.has(bit) && 2 * $0.sequence >= mark.at }
   }
 
   private func isWritten(_ bit: Int, before mark: Mark) -> Bool {
     writes.contains { $0.mask.has(bit) && (mark.at == .max || 2 * $0.sequence < mark.at) }
+  }
+
+  /// What was given back of the column, if anything, is of an older version.
+  func isOlderOrNone(_ bit: Int) -> Bool {
+    guard let mark = marks.first(where: { $0.mask.has(bit) }) else { return true }
+    return finding(mark.version) == .older
   }
 
   /// Somebody has written it, or given it back.

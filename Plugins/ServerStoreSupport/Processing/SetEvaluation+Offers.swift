@@ -101,6 +101,7 @@ extension SetEvaluation {
     let written = ColumnMask.mask(offer.written.compactMap { table.place($0) }.map { table.bits[$0] })
     let offered = ColumnMask.mask(change.columns.map { table.bits[$0] } + [ColumnMask.existence])
     heal(change, place, standing, offered & ~written, entry: ~written)
+    noteBeneath(change, place, standing, offer.written.compactMap { table.place($0) })
     offers[place].healed += 1
     return try put(row, change.hash, place, over: nil)
   }
@@ -197,6 +198,7 @@ extension SetEvaluation {
     }
     guard !written.isEmpty else { return nil }
     let own = change.taking(change.columns.indices.filter { written.contains(change.columns[$0]) })
+    noteBeneath(change, place, standing, own.columns)
     let isInConflict = own.columns.enumerated().contains { index, column in
       row[column] != own.new[index] && standing.isUnseen(table.bits[column])
     }

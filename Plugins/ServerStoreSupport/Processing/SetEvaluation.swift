@@ -67,7 +67,7 @@ struct SetEvaluation {
         let present = try row(place, change.key, change.hash, &foreign)
         undo.append((change.hash, present))
         refusal = try apply(change, of: request.id, place, over: present, &isKept, &foreign)
-        if change.offer == nil, healings[change.hash] != nil { noteWrite(change, place) }
+        if refusal == nil { try noteWrite(change, place) }
       }
       guard let refusal else { continue }
       takeBack()
@@ -172,7 +172,7 @@ struct SetEvaluation {
       }
       return try answerOutside(change, place)
     }
-    if let offer = change.offer {
+    if let offer = change.offer, change.madeUpon == nil {
       return try applyOffer(change, offer, of: request, place, over: present, &isKept, &foreign)
     }
     switch change.operation {
@@ -200,9 +200,11 @@ struct SetEvaluation {
         return try write(change, place, over: present)
       }
       fed.append(change.hash)
+      let standing = try standing(upon: change, place)
       let isInConflict = change.columns.indices.contains { index in
         let value = present[change.columns[index]]
         return value != change.old[index] && value != change.new[index]
+          && standing?.isUnseen(table.bits[change.columns[index]]) != false
       }
       return isInConflict
         ? try settle(change, of: request, place, over: present, &isKept, &foreign)
@@ -299,30 +301,46 @@ struct SetEvaluation {
 
   // MARK: What offers leave
 
+  /// - Parameter isBeneath: the upload writes over it.
   mutating func heal(
     _ change: StagedChange, _ place: Int, _ standing: RowStanding, _ mask: Int64, entry: Int64,
-    claim: HealBook.Claim? = nil
+    claim: HealBook.Claim? = nil, isBeneath: Bool = false
   ) {
     healingsBefore.append((change.hash, healings[change.hash]))
     healings[change.hash, default: []].append(
       HealBook.Healing(
         table: place, key: change.key, version: standing.version.original, mask: mask, entryMask: entry,
-        hasLines: standing.hasLines, claim: claim))
+        hasLines: standing.hasLines, claim: claim, isBeneath: isBeneath))
+  }
+
+  /// A person's write of these columns was made upon the version of an offer: that was there, and whoever offers it, or an older one, brings
+  /// nothing (decision 236). Where something newer stood there, that is what was written over.
+  mutating func noteBeneath(_ change: StagedChange, _ place: Int, _ standing: RowStanding, _ columns: [Int]) {
+    let bits = columns.map { catalog.tables[place].bits[$0] }.filter { standing.isOlderOrNone($0) }
+    if !bits.isEmpty { heal(change, place, standing, ColumnMask.mask(bits), entry: 0, isBeneath: true) }
+  }
+
+  /// What is known of the row beside the lost version that an update was made upon; nil: none was lost.
+  private func standing(upon change: StagedChange, _ place: Int) throws -> RowStanding? {
+    guard let version = change.madeUpon, try heals.refusal(of: version) == nil else { return nil }
+    return try heals.standing(
+      of: change.key, change.hash, at: place, for: version, pending: healings[change.hash] ?? [])
   }
 
   private mutating func takeBackHealings() {
     while let (row, before) = healingsBefore.popLast() { healings[row] = before }
   }
 
-  /// An ordinary change of a row that an offer before it has changed.
-  private mutating func noteWrite(_ change: StagedChange, _ place: Int) {
-    let bits = catalog.tables[place].bits
-    let mask = change.operation == .delete ? ColumnMask.all : ColumnMask.mask(change.columns.map { bits[$0] })
-    healingsBefore.append((change.hash, healings[change.hash]))
-    for index in (healings[change.hash] ?? []).indices {
-      healings[change.hash]?[index].mask &= ~mask
-      healings[change.hash]?[index].entryMask &= ~mask
+  /// An ordinary change of a row: what an offer of the same upload has brought there is beneath it, and so is the version that it was made upon.
+  private mutating func noteWrite(_ change: StagedChange, _ place: Int) throws {
+    guard change.offer == nil || change.madeUpon != nil else { return }
+    if let before = healings[change.hash] {
+      let bits = catalog.tables[place].bits
+      let mask = change.operation == .delete ? ColumnMask.all : ColumnMask.mask(change.columns.map { bits[$0] })
+      healingsBefore.append((change.hash, before))
+      healings[change.hash] = before.flatMap { $0.writtenOver(mask) }
     }
+    if let standing = try standing(upon: change, place) { noteBeneath(change, place, standing, change.columns) }
   }
 
   // MARK: Scope

@@ -19,3 +19,17 @@ extension UploadProcessor {
     return true
   }
 }
+
+extension UploadProcessor {
+  /// What is brought back counts for the restores that can have lost it; what a person made upon a lost version brings nothing.
+  func note(offer: Offer?, _ operation: Operation) {
+    guard let offer, offer.written.isEmpty || operation == .insert else { return }
+    let version = offer.version
+    offeredVersion = (version.incarnation, version.number)
+    if offer.isVersion {
+      kept[version.incarnation, default: []].insert(version.number)
+    } else {
+      offered[version.incarnation, default: []].insert(version.number)
+    }
+  }
+}

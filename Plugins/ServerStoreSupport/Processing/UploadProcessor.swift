@@ -71,10 +71,10 @@ package final class UploadProcessor {
   var settled: SettledRequests
   var tally: Tally
   /// The lost commits that the upload's offers are of.
-  private var offered: [IncarnationID: Set<Int64>] = [:]
-  private var offeredVersion: (incarnation: IncarnationID, number: Int64)?
+  var offered: [IncarnationID: Set<Int64>] = [:]
+  var offeredVersion: (incarnation: IncarnationID, number: Int64)?
   /// The same of its conflict versions.
-  private var kept: [IncarnationID: Set<Int64>] = [:]
+  var kept: [IncarnationID: Set<Int64>] = [:]
   /// What the book of what waits has.
   private var held = WaitingBook.Held()
 
@@ -324,18 +324,12 @@ package final class UploadProcessor {
       case .request(let first, let last, _): range = (first, last)
       case .former(let first, let contents): reading.former = (first, contents)
       case .lost(_, let order): try heals.note(order)
-      case .offer(let first, let last, let offer):
-        reading.offers = (first, last, offer)
-        offeredVersion = (offer.version.incarnation, offer.version.number)
-        if offer.isVersion {
-          kept[offer.version.incarnation, default: []].insert(offer.version.number)
-        } else {
-          offered[offer.version.incarnation, default: []].insert(offer.version.number)
-        }
+      case .offer(let first, let last, let offer): reading.offers = (first, last, offer)
       case .change(let place, let stamp, let counter, let made):
         guard counter > reading.lastCounter else { throw reader.malformed("the counters must grow") }
         reading.lastCounter = counter
         let plan = shapes[place]
+        note(offer: reading.offer(of: counter), plan.operation)
         try row.read(&reader)
         guard plan.fits(row.items.count, catalog) else { throw reader.malformed("a row does not have its shape") }
         if !row.references.isEmpty { try note(row, plan) }

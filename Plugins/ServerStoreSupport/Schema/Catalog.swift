@@ -288,13 +288,13 @@ package struct ServerTable: Sendable {
   /// An `INSERT` into it that does nothing where a unique value is another row's already, if the database can say so.
   func insertingFree(_ insert: String) -> String { defersKeys ? insert : dialect.insertingFree(insert) }
 
-  /// - Parameter columnNumbers: of its columns, by their oldest names.
+  /// - Parameter columnNumbers: of its columns, by name (`ColumnMask.numbers`).
   package init(
     _ table: Table, schema: Schema, number: Int64, generation: Int64, uniqueIndexes: [UniqueIndex],
     columnNumbers: [String: Int64], dialect: any Dialect, types: [String] = []
   ) {
     self.types = types.isEmpty ? table.travelling.map { _ in "" } : types
-    bits = table.travelling.map { ColumnMask.bit(ofColumn: columnNumbers[$0.origin] ?? .max) }
+    bits = table.travelling.map { ColumnMask.bit(ofColumn: columnNumbers[$0.name] ?? .max) }
     self.table = table
     self.number = number
     self.generation = generation
@@ -430,5 +430,23 @@ extension Array where Element: Hashable {
   package var withoutRepetitions: [Element] {
     var seen: Set<Element> = []
     return filter { seen.insert($0).inserted }
+  }
+}
+
+extension SalvorError {
+  /// Of a table or a column, `TABLE.COLUMN`, to which the schema renames another one.
+  package static func nameTaken(_ name: String, by old: String, table: String) -> SalvorError {
+    SalvorError(
+      .schemaRefused,
+      "The database has \(name) already, which is another one, and the schema renames \(old) to it. Drop it there or give it another name, or choose another one in the schema. Nothing was changed.",
+      context: ["table": table])
+  }
+
+  /// Of a table that another one is renamed to.
+  package static func nameUsedBefore(_ name: String, by old: String) -> SalvorError {
+    SalvorError(
+      .schemaRefused,
+      "The schema renames \(old) to \(name), and \(name) was another synchronized table before. Give \(old) a name that no table had. Nothing was changed.",
+      context: ["table": name])
   }
 }

@@ -119,15 +119,6 @@ private func recoverByHand(_ client: SalvorClient, _ invocation: Invocation) asy
   var token = invocation.options["token"]
   let status = try? await client.status()
   if token == nil { token = status?.recovery.token }
-  if let status, invocation.options["token"] != nil, status.recovery.state == .none,
-    status.state.recoveryRequired == nil
-  {
-    await client.close()
-    throw SalvorError(
-      .usage,
-      "No recovery waits for a person here, so there is no token for one. Nothing was done. salvor sync recovers by itself where it must; salvor recover without --token recovers now."
-    )
-  }
   let report = await client.recover(strategy: invocation.options["strategy"], token: token) { progress in
     terminal.show(progress)
   }
@@ -215,7 +206,7 @@ private func describe(_ why: Unoffered) -> String {
 }
 
 private func showRecovery(_ id: String, _ client: SalvorClient, _ terminal: Terminal) async throws -> Int32 {
-  guard let recovery = try await client.recoveries().first(where: { $0.id == id }) else {
+  guard let recovery = try await client.recovery(id) else {
     throw SalvorError(.notFound, "There is no recovery \(id). salvor recover --list lists them.")
   }
   let items = try await client.recoveryItems(id)

@@ -270,6 +270,23 @@ final class BaseVersions {
     }
   }
 
+  /// The updates and deletes that wait of rows whose version is lost, in order.
+  func changesOfLost(_ table: CapturedTable) throws -> [(seq: Int64, operation: LogOperation, key: Key)] {
+    guard order.absence == .lost else { return [] }
+    let keys = table.keySlots.map { "l.v\($0)" }.joined(separator: ", ")
+    let isRow = (0..<keyWidth).map { "s.k\($0) = \($0 < table.keyCount ? "l.v\($0)" : "0")" }
+    let whole = whole[table.number] ?? 0
+    let isLost =
+      order.shared.map { "coalesce(s.version, \(whole)) > \($0)" } ?? "(s.version IS NOT NULL OR \(whole) > 0)"
+    return try context.connection.rows(
+      "SELECT l.seq, l.op, \(keys) FROM salvor_log l LEFT JOIN \(name) s ON s.t = l.t AND \(isRow.joined(separator: " AND ")) "
+        + "WHERE l.t = \(table.number) AND (l.op IN \(StoreContext.updateOperations) OR l.op IN \(StoreContext.deleteOperations)) AND \(isLost) ORDER BY l.seq"
+    ).compactMap { row in
+      guard let operation = row[1].integer.flatMap({ LogOperation(rawValue: $0) }) else { return nil }
+      return (row[0].integer ?? 0, operation, Array(row[2...]))
+    }
+  }
+
   /// This device wrote the row by a commit that was lost before, too.
   func noteWrote(_ table: CapturedTable, _ key: Key) throws {
     let isRow = table.keySlots.map { "k\($0) = ?\($0 + 2)" }.joined(separator: " AND ")

@@ -119,36 +119,32 @@ extension RecoveryMerge {
   private func offer(
     _ delete: RowTimeline.Step, _ change: Change, in range: RequestRange, _ rows: WorkingRows
   ) throws {
-    let isMade = try rows.load(change.table, change.key).timeline.steps.contains { step in
-      if case .insert = step.change { step.seq < delete.seq } else { false }
-    }
     guard
-      try !isMade && !context.row(of: range).isInError
+      try !rows.load(change.table, change.key).timeline.isMade(before: delete.seq) && !context.row(of: range).isInError
         && !context.isOffer(RequestRange(first: delete.seq, last: delete.seq)),
       let version = try offers.version(change.table, change.key, isNeeded: true)
     else { return }
     try offer(delete, change.table, version)
   }
 
-  /// The server has a lost version as it was, since another device has given it back: a delete that waits was made upon it, and on no older one.
-  func nameVersions(_ rows: WorkingRows) throws {
-    for table in context.catalog.tables where versions.tables.contains(table.number) && isWritable(table) {
-      let keys = table.keySlots.map { "v\($0)" }.joined(separator: ", ")
-      for entry in try context.connection.rows(
-        "SELECT seq, \(keys) FROM salvor_log WHERE t = ?1 AND op IN \(StoreContext.deleteOperations) ORDER BY seq",
-        [.integer(table.number)])
-      {
-        let key = Array(entry.dropFirst())
-        guard let seq = entry[0].integer, try versions.isLost(table, key),
-          !rebased.contains(RowRef(table: table.number, key: key)),
-          try offers.version(table, key, isNeeded: true) != nil,
-          case let timeline = try rows.load(table, key).timeline, let base = timeline.base,
-          let delete = timeline.steps.first(where: { $0.seq == seq })
+  /// An update that waits was made upon the lost version of its row (decision 236). So was a delete, and on no older one, where the server has
+  /// that version as it was, since another device has given it back.
+  func nameVersions(_ changed: [Change], _ rows: WorkingRows) throws {
+    let fates = Dictionary(changed.map { ($0.ref, $0.fate) }) { first, _ in first }
+    for table in context.catalog.tables where isWritable(table) {
+      for (seq, operation, key) in try versions.changesOfLost(table) {
+        let ref = RowRef(table: table.number, key: key)
+        guard fates[ref] == nil || operation.isUpdate && fates[ref] == .row,
+          try !context.isMarked(seq), let version = try offers.version(table, key, isNeeded: true),
+          case let timeline = try rows.load(table, key).timeline, timeline.base != nil || fates[ref] == .row,
+          let step = timeline.steps.first(where: { $0.seq == seq }), !timeline.isMade(before: seq),
+          try !context.row(of: context.range(of: seq)).isInError
         else { continue }
-        let change = Change(
-          ref: RowRef(table: table.number, key: key), table: table, key: key, old: base, new: base, fate: .row,
-          endsWithDelete: false)
-        try offer(delete, change, in: context.range(of: seq), rows)
+        switch step.change {
+        case .update(let news): try offers.note(seq, version, written: news.keys.sorted())
+        case .delete: try offer(step, table, version)
+        case .insert: continue
+        }
       }
     }
   }
@@ -158,6 +154,15 @@ extension RecoveryMerge {
     for step in try rows.load(change.table, change.key).timeline.steps where step.change == .delete {
       try context.connection.run(
         "DELETE FROM salvor_offer WHERE seq = ?1 AND written IS NOT NULL", .integer(step.seq))
+    }
+  }
+}
+
+extension RowTimeline {
+  /// A request before that change makes the row.
+  fileprivate func isMade(before seq: Int64) -> Bool {
+    steps.contains { step in
+      if case .insert = step.change { step.seq < seq } else { false }
     }
   }
 }

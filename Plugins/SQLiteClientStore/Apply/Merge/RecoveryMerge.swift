@@ -74,7 +74,7 @@ final class RecoveryMerge: RecoveryRules {
     try replaceOlderOffers(stream, rows, watch)
     try keepFailed(stream, rows, watch)
     let changed = try changedBases(stream, rows, watch)
-    try nameVersions(rows)
+    try nameVersions(changed, rows)
     try takeOutIdle(changed, rows)
     // Which requests stay is known before lost rows are made again for their sake: one that a request makes again counts
     // as there until then.
