@@ -52,7 +52,8 @@ struct UsedNameTests {
     try await fleet.restart()
     let report = try await devices[0].sync()
     #expect(report.recovery?.reason == .schemaIncompatible)
-    #expect("\(report.notices) \(report.error?.message ?? "")".contains("place is a table of the application's own"))
+    let said = "\(report.notices) \(report.error?.message ?? "")"
+    #expect(said.contains("place is a table of the application's own"))
     #expect(try rows([devices[0]], "note", of: "place") == [[["own"]]])
     #expect(try rows([devices[0]], "note") == [[["one"], ["mine"], ["three"]]])
     // The way out that it names.

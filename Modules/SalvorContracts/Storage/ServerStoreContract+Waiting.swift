@@ -57,6 +57,21 @@ extension ServerStoreContract {
       try await expectWaiting(bench, [])
       try await bench.expectRows("leaf", [["l1", "n2", .null]])
     },
+    healing("an offered child does not wait for a parent that was erased for good: it is refused", ContractSchemas.tree)
+    {
+      bench, parting in
+      guard let store = bench.store as? any PurgingServerStore else { return }
+      var anna = try await device(bench)
+      let child = Sent.insert("leaf", ["id": "l1", "node": "n1", "kept": .null])
+      try expectEqual(
+        try await anna.upload(.offer(version(5, parting: parting), child)).waiting, [1...1], "what waits")
+      try await bench.write(.insert("node", ["id": "n2"]))
+      _ = try await store.purge([["n2"]], of: "node")
+      let other = Sent.insert("leaf", ["id": "l2", "node": "n2", "kept": .null])
+      try expectRefused(
+        try await anna.upload(.offer(version(5, parting: parting), other)), [2: .missingParent], accepted: 0)
+      try await expectWaiting(bench, ["insert leaf l1 parent"])
+    },
     healing("what waits outlives a restart, and sent again it waits once", ContractSchemas.tree) { bench, parting in
       var anna = try await device(bench)
       let offer = Sent.offer(version(5, parting: parting), .insert("leaf", ["id": "l1", "node": "n1", "kept": .null]))

@@ -43,7 +43,10 @@ extension UploadProcessing {
           change.column(reference.column)?.new ?? tables[change.row].map { table.value(reference.column, of: $0) }
         guard let value, value != .null else { continue }
         let parent = RowName(table: reference.table, key: [value])
-        if tables[parent] == nil { return change.offer?.written.contains(reference.column) == true ? nil : parent }
+        if tables[parent] == nil {
+          let isKnown = change.offer?.written.contains(reference.column) == true
+          return isKnown || state.purged.contains(parent) ? nil : parent
+        }
       }
     }
     return nil
@@ -126,7 +129,7 @@ extension MemoryServerStore {
       let ready = state.waiting.filter { offer in
         switch offer.reason {
         case .paused, .rate: !state.pace.isPaused
-        case .parent: offer.parent.map { state.tables[$0] != nil } ?? false
+        case .parent: offer.parent.map { state.tables[$0] != nil || state.purged.contains($0) } ?? false
         case .review: false
         }
       }

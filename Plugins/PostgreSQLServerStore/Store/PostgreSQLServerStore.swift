@@ -354,11 +354,20 @@
     }
 
     /// A process that was cut off for a moment may have been taken for gone: then another one has begun an incarnation, and this one
-    /// takes it up. There is one at a time.
+    /// takes it up. There is one at a time. Where the newest commit that was seen is missing, another database was put in the place of this one
+    /// since the last look: nothing is written, or numbered, as if it were the same history.
     private func desk(_ connection: PostgreSQLConnection, _ view: View) throws -> Desk {
       var view = view
       let before = view.opening.incarnation
-      let found = try connection.scalar("SELECT value FROM salvor_server WHERE key = 'incarnation'")?.string
+      let seen = history.present?.head
+      let row = try connection.rows(
+        """
+        SELECT (SELECT value FROM salvor_server WHERE key = 'incarnation'),
+          EXISTS (SELECT 1 FROM salvor_commit WHERE number = ?1 AND id = ?2)
+        """, .integer(seen?.number ?? 0), .text(seen?.id.text ?? "")
+      ).first
+      if seen != nil, row?[1] != 1 { try history.look(connection) }
+      let found = row?[0].string
       if let now = found.flatMap({ IncarnationID($0) }), now != before {
         view.opening.incarnation = now
         state.withLock { if $0.view?.opening.incarnation == before { $0.view?.opening.incarnation = now } }

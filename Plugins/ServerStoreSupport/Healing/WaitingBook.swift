@@ -198,7 +198,12 @@ package struct WaitingBook {
     return (condition, values)
   }
 
-  /// Those whose parent is there now, among the rows that some entries of the log are of.
+  /// Whether a row is there, or never will be.
+  private func isSettled(_ rows: RowReader, _ place: Int, _ key: Key) throws -> Bool {
+    try rows.row(place, key) != nil || PurgeBook(connection).isPurged(rows.catalog.tables[place], key)
+  }
+
+  /// Those whose parent is there now, or was erased, among the rows that some entries of the log are of.
   ///
   /// - Parameters:
   ///   - first: what the log has up to this entry was looked at before.
@@ -221,7 +226,7 @@ package struct WaitingBook {
         let waiting = try connection.rows(
           "SELECT place FROM salvor_heal_waiting WHERE parent = ?1 AND parent_key = ?2 AND reason = 'parent'",
           .text(name), .text(Self.text(key)))
-        if !waiting.isEmpty, try rows.row(place, key) != nil { places += waiting.compactMap { $0[0].integer } }
+        if try !waiting.isEmpty && isSettled(rows, place, key) { places += waiting.compactMap { $0[0].integer } }
       }
     }
     return places.sorted()
@@ -250,7 +255,7 @@ package struct WaitingBook {
         continue
       }
       let key = Self.key(text)
-      if key.count == rows.catalog.tables[table].keyCount, try rows.row(table, key) != nil {
+      if try key.count == rows.catalog.tables[table].keyCount && isSettled(rows, table, key) {
         places += [row[0].integer].compactMap { $0 }
       }
     }

@@ -7,10 +7,13 @@ extension SetEvaluation {
     try missingParent(of: request, steps) != nil
   }
 
-  /// The row that a request which the server may hold waits for; nil: it lacks none, or lacks one that its device references since the loss.
+  /// The row that a request which the server may hold waits for; nil: it lacks none, or lacks one that its device references since the loss, or
+  /// that was erased for good.
   func awaitedParent(of request: StagedRequest, _ steps: [Step]) throws -> (table: Int, key: Key)? {
     guard let missing = try missingParent(of: request, steps),
-      request.changes[0].offer?.written.contains(missing.column) != true
+      request.changes[0].offer?.written.contains(missing.column) != true,
+      case let rows = overlay.rows,
+      try !PurgeBook(rows.connection).isPurged(rows.catalog.tables[missing.table], missing.key)
     else { return nil }
     return (missing.table, missing.key)
   }

@@ -124,6 +124,11 @@ extension Invocation {
         "\(conflicts == 1 ? "1 of them is a conflict version" : "\(grouped(conflicts)) of them are conflict versions") now: another row needs its row, or somebody has written it since (salvor conflicts)"
       )
     }
+    if let refused = done["refused"]?.integer, refused > 0 {
+      terminal.say(
+        "\(refused == 1 ? "1 of them was refused" : "\(grouped(refused)) of them were refused"), as any change of its device would be now (out of its scope, a constraint): the device has it in its archive"
+      )
+    }
     return 0
   }
 
