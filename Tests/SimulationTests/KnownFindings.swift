@@ -54,6 +54,25 @@ enum KnownFindings {
     Finding(
       story: "a lost value over what a program wrote after a restore in place (not looked into)", swarm: "in-place",
       seed: 9_152_194, words: ["not-healed", "p.41.2", "in silence"]),
+    Finding(
+      story: "a lost value over what a program wrote after a restore in place (not looked into)", swarm: "in-place",
+      seed: 9_153_708, words: ["not-healed", "p.39.3", "in silence"]),
+    Finding(
+      story:
+        "changes that were captured fit their row no more, as if something had written without triggers (not looked into)",
+      swarm: "storm", seed: 5406, words: ["unexpected-error", "storage-corrupt", "table item"]),
+    Finding(
+      story: "a row that INSERT OR FAIL leaves behind when a trigger of the application's ends it (by its words)",
+      swarm: "storm",
+      seed: 5114, words: ["never-3-unaccounted", "written without triggers", "area 'k1'"]),
+    Finding(
+      story: "a row that INSERT OR FAIL leaves behind when a trigger of the application's ends it (by its words)",
+      swarm: "storm",
+      seed: 5412, words: ["never-3-unaccounted", "written without triggers", "visit 2"]),
+    Finding(
+      story: "a row that INSERT OR FAIL leaves behind when a trigger of the application's ends it (by its words)",
+      swarm: "storm",
+      seed: 5434, words: ["never-3-unaccounted", "written without triggers", "area 'k1'"]),
   ]
 
   /// Nil where the messages are of nothing known.
