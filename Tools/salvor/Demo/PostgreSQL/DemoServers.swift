@@ -10,7 +10,9 @@ import SalvorModel
 struct DemoServers: Sendable {
   private let fleet: DemoFleet
   private let proxy: String
-  private var running: [ChildProgram] = []
+  private var running: [(program: ChildProgram, port: UInt16)] = []
+  /// Sockets at the ports of those that were killed.
+  private var held: [Int32] = []
   private var balancer: ChildProgram?
 
   init(_ count: Int, _ fleet: DemoFleet, url: String) throws {
@@ -34,14 +36,18 @@ struct DemoServers: Sendable {
       let program = try ChildProgram(
         fleet.executable,
         ["serve", "--quiet", "--config", "\(fleet.directory)/server-\(number + 1)/salvor.json5"], log: fleet.log)
-      running.append(program)
       let prefix = "listening on http://"
       guard let line = await program.firstLine(), line.hasPrefix(prefix) else {
+        program.terminate()
         throw SalvorError(.failed, "A server of the demo did not start; \(fleet.log) says why.")
       }
+      running.append((program, line.split(separator: ":").last.flatMap { UInt16($0) } ?? 0))
       lines.append("  server s\(number + 1) \(line.dropFirst(prefix.count)) check inter 200 rise 1 fall 2")
     }
-    let port = try Self.vacantPort()
+    guard let (vacant, port) = Self.bound(to: 0) else {
+      throw SalvorError(.failed, "There is no vacant port on 127.0.0.1.")
+    }
+    close(vacant)
     let text = """
       defaults
         mode http
@@ -65,23 +71,27 @@ struct DemoServers: Sendable {
     return "http://127.0.0.1:\(port)"
   }
 
-  /// As a power cut does. The balancer finds out.
+  /// As a power cut does. The balancer finds out. Nobody else gets the port: it would pass for the server that is gone.
   mutating func kill(_ number: Int) async {
-    _ = Self.kill(running[number].pid, SIGKILL)
-    _ = await running.remove(at: number).result()
+    let (program, port) = running.remove(at: number)
+    _ = Self.kill(program.pid, SIGKILL)
+    _ = await program.result()
+    if let (socket, _) = Self.bound(to: port) { held.append(socket) }
   }
 
   /// True: all that run have ended in order.
   mutating func stop() async -> Bool {
     var isInOrder = true
-    for program in running { program.terminate() }
-    for program in running where await program.result().code != 0 { isInOrder = false }
+    for (program, _) in running { program.terminate() }
+    for (program, _) in running where await program.result().code != 0 { isInOrder = false }
     running = []
     if let balancer {
       _ = Self.kill(balancer.pid, SIGKILL)
       _ = await balancer.result()
     }
     balancer = nil
+    for socket in held { close(socket) }
+    held = []
     return isInOrder
   }
 
@@ -93,24 +103,30 @@ struct DemoServers: Sendable {
     #endif
   }
 
-  /// One that nobody listens at now.
-  private static func vacantPort() throws -> UInt16 {
+  /// A socket at this port of 127.0.0.1 (0: at a vacant one), at which nobody listens.
+  private static func bound(to port: UInt16) -> (socket: Int32, port: UInt16)? {
     #if canImport(Glibc)
       let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
     #else
       let descriptor = socket(AF_INET, SOCK_STREAM, 0)
     #endif
-    defer { close(descriptor) }
+    // Connections of who had it before may not be over yet.
+    var reuses: Int32 = 1
+    setsockopt(descriptor, SOL_SOCKET, SO_REUSEADDR, &reuses, socklen_t(MemoryLayout<Int32>.size))
     var address = sockaddr_in()
     address.sin_family = sa_family_t(AF_INET)
     address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
+    address.sin_port = port.bigEndian
     var length = socklen_t(MemoryLayout<sockaddr_in>.size)
     let isBound = withUnsafeMutablePointer(to: &address) { pointer in
       pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
         bind(descriptor, $0, length) == 0 && getsockname(descriptor, $0, &length) == 0
       }
     }
-    guard isBound else { throw SalvorError(.failed, "There is no vacant port on 127.0.0.1.") }
-    return UInt16(bigEndian: address.sin_port)
+    guard isBound else {
+      close(descriptor)
+      return nil
+    }
+    return (descriptor, UInt16(bigEndian: address.sin_port))
   }
 }
