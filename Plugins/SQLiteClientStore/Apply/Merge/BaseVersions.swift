@@ -270,7 +270,7 @@ final class BaseVersions {
     }
   }
 
-  /// The updates and deletes that wait of rows whose version is lost, in order.
+  /// The updates and deletes that wait of rows whose version is lost, and that name none, in order.
   func changesOfLost(_ table: CapturedTable) throws -> [(seq: Int64, operation: LogOperation, key: Key)] {
     guard order.absence == .lost else { return [] }
     let keys = table.keySlots.map { "l.v\($0)" }.joined(separator: ", ")
@@ -279,8 +279,8 @@ final class BaseVersions {
     let isLost =
       order.shared.map { "coalesce(s.version, \(whole)) > \($0)" } ?? "(s.version IS NOT NULL OR \(whole) > 0)"
     return try context.connection.rows(
-      "SELECT l.seq, l.op, \(keys) FROM salvor_log l LEFT JOIN \(name) s ON s.t = l.t AND \(isRow.joined(separator: " AND ")) "
-        + "WHERE l.t = \(table.number) AND (l.op IN \(StoreContext.updateOperations) OR l.op IN \(StoreContext.deleteOperations)) AND \(isLost) ORDER BY l.seq"
+      "SELECT l.seq, l.op, \(keys) FROM salvor_log l LEFT JOIN \(name) s ON s.t = \(table.number) AND \(isRow.joined(separator: " AND ")) "
+        + "WHERE l.t = \(table.number) AND (l.op IN \(StoreContext.updateOperations) OR l.op IN \(StoreContext.deleteOperations)) AND \(isLost) AND NOT EXISTS (SELECT 1 FROM salvor_offer o WHERE o.seq = l.seq) ORDER BY l.seq"
     ).compactMap { row in
       guard let operation = row[1].integer.flatMap({ LogOperation(rawValue: $0) }) else { return nil }
       return (row[0].integer ?? 0, operation, Array(row[2...]))

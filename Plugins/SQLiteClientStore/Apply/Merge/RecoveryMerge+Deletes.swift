@@ -135,7 +135,7 @@ extension RecoveryMerge {
       for (seq, operation, key) in try versions.changesOfLost(table) {
         let ref = RowRef(table: table.number, key: key)
         guard fates[ref] == nil || operation.isUpdate && fates[ref] == .row,
-          try !context.isMarked(seq), let version = try offers.version(table, key, isNeeded: true),
+          let version = try offers.version(table, key, isNeeded: true),
           case let timeline = try rows.load(table, key).timeline, timeline.base != nil || fates[ref] == .row,
           let step = timeline.steps.first(where: { $0.seq == seq }), !timeline.isMade(before: seq),
           try !context.row(of: context.range(of: seq)).isInError
