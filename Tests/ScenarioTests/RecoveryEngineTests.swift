@@ -510,6 +510,7 @@ struct RecoveryEngineTests {
     _ = try await a.sync()
     try await fleet.restore("night")
     let rewound = try await a.sync()
+    #expect(rewound.outcome == .synchronized && rewound.changes.contains { $0.table == "site" && $0.keys == nil })
     let backup = try #require(rewound.recovery?.backup)
     for count in 1...5 {
       try await a.write("UPDATE site SET name = 'a\(count)' WHERE id IN ('p1', 'p3')")

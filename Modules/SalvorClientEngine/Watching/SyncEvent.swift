@@ -12,8 +12,8 @@ public enum SyncEvent: Sendable {
   case captured(groups: Set<String>)
   /// What a person has to know and nobody has seen yet, found when the database was opened.
   case noted([String])
-  /// A synchronization, a recovery or a backup that was put back has written or removed rows of these tables: what an application shows of them is to be read anew,
-  /// e.g. by GRDB's `notifyChanges(in:)`. Told before `synchronized` or `failed`.
+  /// A synchronization, a recovery or a backup that was put back has written or removed rows of these tables. An application that
+  /// shows them reads them again, e.g. by GRDB's `notifyChanges(in:)`. Told before `synchronized` or `failed`.
   case rowsChanged([TableChange])
   /// A synchronization has ended, well or in part.
   case synchronized(SyncReport)

@@ -1,7 +1,8 @@
 import SalvorModel
 import SalvorStorage
 
-/// Deletes that wait, of rows that the server has lost: they stand (semantics 9, rule 3; decision 184).
+/// Deletes that wait, of rows that the server has lost: they stand (semantics 9, rule 3; decision 184). And updates that were made upon lost
+/// versions (decision 236).
 extension ClientStoreContract {
   /// - Parameter mark: what the update says of the version.
   private static func expectUpdate(bench: inout ClientBench, _ heal: HealMode, _ mark: String) async throws {
@@ -38,13 +39,6 @@ extension ClientStoreContract {
       try await bench.settle(sent, commit: bench.nextCommit())
       try await bench.expectRows("note", [])
       try expectEqual(try await bench.begin().changes, [], "what is sent then")
-    },
-    offering("an update that waits names the lost version that it was made upon, whoever wrote that (decision 236)") {
-      bench in
-      try await expectUpdate(bench: &bench, .own, " of 2 [\"title\"]")
-    },
-    offering("where nothing is offered it does not (decision 236)") { bench in
-      try await expectUpdate(bench: &bench, .off, "")
     },
     offering("so does the delete of a row that was changed before it, and the change is in the archive") { bench in
       try await bench.download(full: ["note"], rows: [])
@@ -169,6 +163,13 @@ extension ClientStoreContract {
       let counter = asked.changes[0].counter
       try expectEqual(try await bench.settle(asked, waiting: [counter...counter]).waiting, 1, "what waits then")
       try expect(try await !isDue(bench, settlings: 2, deletes: 1), "it was heard")
+    },
+    offering("an update that waits names the lost version that it was made upon, whoever wrote that (decision 236)") {
+      bench in
+      try await expectUpdate(bench: &bench, .own, " of 2 [\"title\"]")
+    },
+    offering("where nothing is offered it does not (decision 236)") { bench in
+      try await expectUpdate(bench: &bench, .off, "")
     },
   ]
 
