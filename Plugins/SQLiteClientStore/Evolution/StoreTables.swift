@@ -27,7 +27,8 @@ enum StoreTables {
     \(archive)
     -- The bases that a download or an acknowledgement changed: a row's version is the highest of its entries'.
     -- deleted: 1, of a row that left the scope 2. origin: the entry is of an offer that was accepted: the lost commit that made the row so.
-    CREATE TABLE IF NOT EXISTS salvor_history (id INTEGER PRIMARY KEY, t INTEGER, version INTEGER, own INTEGER, deleted INTEGER, origin TEXT, v0);
+    -- undone: `UndoneVersions`.
+    CREATE TABLE IF NOT EXISTS salvor_history (id INTEGER PRIMARY KEY, t INTEGER, version INTEGER, own INTEGER, deleted INTEGER, origin TEXT, undone TEXT, v0);
     -- Changes that bring back what the server acknowledged and lost: the lost commit, and the newest one that both sides had when
     -- they parted. written: slots of the change that are an ordinary change; of an update or a delete all of them: it was made upon that version. review: 1, the server's operator is to accept it.
     -- waiting: 1, the server holds it until a parent or that consent comes. origin: of a row that was given back before, and lost again: the
@@ -104,6 +105,9 @@ enum StoreTables {
     }
     for table in ["salvor_history", "salvor_offer"] where try connection.tableShape(table)?.column("origin") == nil {
       try connection.execute("ALTER TABLE \(table) ADD COLUMN origin TEXT")
+    }
+    if try connection.tableShape("salvor_history")?.column("undone") == nil {
+      try connection.execute("ALTER TABLE salvor_history ADD COLUMN undone TEXT")
     }
     if try connection.tableShape("salvor_offer")?.column("was") == nil {
       try connection.execute("ALTER TABLE salvor_offer ADD COLUMN was TEXT")

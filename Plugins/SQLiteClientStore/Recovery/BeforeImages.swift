@@ -89,12 +89,17 @@ struct BeforeImages {
           context: ["file": description.backup.path])
       }
       let goes = try incarnationsThatGo(with: description)
-      if let commit = description.commit, goes?.isEmpty == true {
-        try forgetLaterVersions(of: bytes, after: commit)
+      if let commit = description.commit, let goes {
+        let first = min(goes.map(\.firstCommit).min() ?? .max, commit + 1)
+        try forgetLaterVersions(of: bytes, after: first - 1)
+        if !goes.isEmpty {
+          // Commits heard of since belong to the history that goes: kept, they would pass for the point where both parted.
+          try connection.run("DELETE FROM salvor_commit WHERE number >= ?1", .integer(first))
+          try UndoneVersions(connection: connection).note(from: first, above: max(commit, description.newest ?? 0))
+        }
       } else if let commit = description.commit {
-        // Commits heard of since belong to the history that goes: kept, they would pass for the point where both parted.
         try connection.run("DELETE FROM salvor_commit WHERE number > ?1", .integer(commit))
-        // Versions of rows likewise: they would pass for lost ones of the history that is put back.
+        // Kept, versions of rows would pass for lost ones of the history that is put back.
         try connection.run("DELETE FROM salvor_history WHERE version > ?1", .integer(commit))
       }
       // Its lines are not recorded.
@@ -108,7 +113,9 @@ struct BeforeImages {
         .integer(description.counter))
       try moveLaterVersions(outOfTheWayOf: bytes)
       try connection.undo(bytes)
-      for id in goes ?? [] { try connection.run("DELETE FROM salvor_incarnation WHERE id = ?1", .text(id)) }
+      for incarnation in goes ?? [] {
+        try connection.run("DELETE FROM salvor_incarnation WHERE id = ?1", .text(incarnation.id))
+      }
     }
     // Rows that came since are beyond the cursors that are put back: the next recovery compares whole tables.
     try connection.execute("UPDATE salvor_group SET scope = NULL")
@@ -164,13 +171,15 @@ struct BeforeImages {
 
   /// The incarnations heard of since, where one of them took the place of what this device had seen: a lost version would pass for one of
   /// theirs. Empty: the server has gone on from where it was. Nil: nothing was written down of it.
-  private func incarnationsThatGo(with description: BackupFolder.Description) throws -> [String]? {
+  private func incarnationsThatGo(
+    with description: BackupFolder.Description
+  ) throws -> [(id: String, firstCommit: Int64)]? {
     guard let known = description.incarnations.map(Set.init) else { return nil }
     let new = try connection.rows("SELECT id, first_commit FROM salvor_incarnation")
-      .compactMap { row in row[0].string.map { (id: $0, first: row[1].integer ?? 0) } }
+      .compactMap { row in row[0].string.map { (id: $0, firstCommit: row[1].integer ?? 0) } }
       .filter { !known.contains($0.id) }
     let newest = description.newest ?? .max
-    return new.contains { $0.first <= newest } ? new.map(\.id) : []
+    return new.contains { $0.firstCommit <= newest } ? new : []
   }
 
   /// Every waiting change fits its row, and the file is whole.

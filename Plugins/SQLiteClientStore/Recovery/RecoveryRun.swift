@@ -21,6 +21,7 @@ struct RecoveryRun {
     let aside = try connection.integer("SELECT max(id) FROM salvor_aside") ?? 0
     try context.setPrevious(order.previous)
     try context.takeBackUpload()
+    try UndoneVersions(connection: connection).forgetStanding(order)
     let versions = try BaseVersions(context, order)
     let record = try RecoveryRecord(context)
     let offers = try Offers(context, order, versions)

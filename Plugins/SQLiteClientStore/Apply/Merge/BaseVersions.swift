@@ -130,8 +130,8 @@ final class BaseVersions {
       // takes the other columns from the row that has its only max().
       try connection.run(
         """
-        INSERT INTO \(name) SELECT t, \(keys), max(version), deleted, own, sum(wrote) > 0, whole, origin FROM (
-          SELECT t, \(named), max(id), CASE WHEN count(origin) = count(*) THEN origin END AS origin, version, deleted, sum(own <> \(StoreContext.cameWhole)) = 0 AS whole, sum(own) > 0 AS own, sum(own AND version > \(order.shared ?? 0)) > 0 AS wrote
+        INSERT INTO \(name) SELECT t, \(keys), max(version), deleted, own, sum(wrote) > 0, whole, origin, undone FROM (
+          SELECT t, \(named), max(id), CASE WHEN count(origin) = count(*) THEN origin END AS origin, undone, version, deleted, sum(own <> \(StoreContext.cameWhole)) = 0 AS whole, sum(own) > 0 AS own, sum(own AND version > \(order.shared ?? 0)) > 0 AS wrote
           FROM salvor_history GROUP BY t, \(values), version)
         GROUP BY t, \(keys)
         """)
@@ -153,12 +153,13 @@ final class BaseVersions {
     let name = "temp.salvor_versions_\(keyWidth)"
     let keys = (0..<keyWidth).map { "k\($0)" }.joined(separator: ", ")
     try connection.execute(
-      "CREATE TABLE IF NOT EXISTS \(name) (t, \(keys), version, deleted, own, wrote, whole, origin, PRIMARY KEY (t, \(keys))) WITHOUT ROWID; DELETE FROM \(name)"
+      "CREATE TABLE IF NOT EXISTS \(name) (t, \(keys), version, deleted, own, wrote, whole, origin, undone, PRIMARY KEY (t, \(keys))) WITHOUT ROWID; DELETE FROM \(name)"
     )
     let condition = "t = ?1 AND " + (0..<keyWidth).map { "k\($0) = ?\($0 + 2)" }.joined(separator: " AND ")
     return (
       name,
-      try connection.prepare("SELECT version, deleted, wrote, origin FROM \(name) WHERE \(condition)", persistent: true)
+      try connection.prepare(
+        "SELECT version, deleted, wrote, origin, undone FROM \(name) WHERE \(condition)", persistent: true)
     )
   }
 
@@ -167,6 +168,7 @@ final class BaseVersions {
     var deleted: Int64
     var wrote: Int64
     var origin: LostVersion.Origin?
+    var undone: UndoneVersions.Commit?
   }
 
   private func entry(_ table: CapturedTable, _ key: Key) throws -> Entry? {
@@ -181,7 +183,8 @@ final class BaseVersions {
     guard try find.step() else { return nil }
     return Entry(
       version: find.int64(0), deleted: find.int64(1), wrote: find.int64(2),
-      origin: find.value(3).string.flatMap { LostVersion.Origin(text: $0) })
+      origin: find.value(3).string.flatMap { LostVersion.Origin(text: $0) },
+      undone: find.value(4).string.flatMap { UndoneVersions.Commit(text: $0) })
   }
 
   /// The row's version is a commit that the server never made.
@@ -197,13 +200,15 @@ final class BaseVersions {
     /// This device wrote the row by a lost commit.
     var isOwn = false
     var origin: LostVersion.Origin?
+    /// Of a history that an undone recovery had met: `number` is none of a commit then.
+    var undone: UndoneVersions.Commit?
   }
 
   /// Nil: the row's version is not lost, or is not known.
   func lost(_ table: CapturedTable, _ key: Key) throws -> Loss? {
     guard try isLost(table, key) else { return nil }
     if let entry = try entry(table, key) {
-      return Loss(number: entry.version, isOwn: entry.wrote == 1, origin: entry.origin)
+      return Loss(number: entry.version, isOwn: entry.wrote == 1, origin: entry.origin, undone: entry.undone)
     }
     let whole = whole[table.number] ?? 0
     return whole > order.shared ?? 0 ? Loss(number: whole) : nil
@@ -214,7 +219,8 @@ final class BaseVersions {
     guard order.absence == .lost else { return nil }
     let entry = try entryBefore(table, key)
     let number = entry?.version ?? whole[table.number] ?? 0
-    return number > order.shared ?? 0 ? Loss(number: number, isOwn: entry?.wrote == 1, origin: entry?.origin) : nil
+    guard number > order.shared ?? 0 else { return nil }
+    return Loss(number: number, isOwn: entry?.wrote == 1, origin: entry?.origin, undone: entry?.undone)
   }
 
   /// Which rows of the table (alias `x`) have a version that is lost; nil: none.
@@ -262,11 +268,12 @@ final class BaseVersions {
     let keys = table.keySlots.map { "s.k\($0)" }.joined(separator: ", ")
     let isRow = (0..<keyWidth).map { "s.k\($0) = \($0 < table.keyCount ? "l.v\($0)" : "0")" }
     return try context.connection.rows(
-      "SELECT DISTINCT s.version, s.origin, \(keys) FROM salvor_offer o CROSS JOIN salvor_log l ON l.seq = o.seq CROSS JOIN \(name) s ON s.t = l.t AND \(isRow.joined(separator: " AND ")) "
+      "SELECT DISTINCT s.version, s.origin, s.undone, \(keys) FROM salvor_offer o CROSS JOIN salvor_log l ON l.seq = o.seq CROSS JOIN \(name) s ON s.t = l.t AND \(isRow.joined(separator: " AND ")) "
         + "WHERE o.written IS NULL AND l.op IN \(StoreContext.changeOperations) AND l.t = \(table.number) AND \(lost) AND s.whole = 0 AND s.deleted IN (0, 1) ORDER BY \(keys)"
     ).map { row in
       let origin = row[1].string.flatMap { LostVersion.Origin(text: $0) }
-      return (Array(row[2...]), Loss(number: row[0].integer ?? 0, origin: origin))
+      let undone = row[2].string.flatMap { UndoneVersions.Commit(text: $0) }
+      return (Array(row[3...]), Loss(number: row[0].integer ?? 0, origin: origin, undone: undone))
     }
   }
 
@@ -306,7 +313,7 @@ final class BaseVersions {
     let keys = (0..<width).map { $0 < oldWidth ? "k\($0)" : "0" }.joined(separator: ", ")
     let numbers = context.catalog.tables.map { "\($0.number)" }.joined(separator: ", ")
     try connection.run(
-      "INSERT INTO \(name) SELECT t, \(keys), version, deleted, own, wrote, whole, origin FROM \(old) WHERE t IN (\(numbers))"
+      "INSERT INTO \(name) SELECT t, \(keys), version, deleted, own, wrote, whole, origin, undone FROM \(old) WHERE t IN (\(numbers))"
     )
   }
 

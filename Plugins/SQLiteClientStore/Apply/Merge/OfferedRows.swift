@@ -46,7 +46,7 @@ final class OfferedRows: AddedRequests {
     let keys = (0..<keyWidth).map { "k\($0)" }.joined(separator: ", ")
     try context.connection.execute(
       """
-      CREATE TABLE IF NOT EXISTS \(name) (place INTEGER PRIMARY KEY, t, \(keys), fate, op, number, review, apart, seq, origin);
+      CREATE TABLE IF NOT EXISTS \(name) (place INTEGER PRIMARY KEY, t, \(keys), fate, op, number, review, apart, seq, origin, undone);
       CREATE INDEX IF NOT EXISTS \(name)_row ON salvor_offering_\(keyWidth) (t, \(keys));
       CREATE TABLE IF NOT EXISTS \(busy) (t, \(keys), PRIMARY KEY (t, \(keys))) WITHOUT ROWID;
       DELETE FROM \(name);
@@ -198,7 +198,7 @@ final class OfferedRows: AddedRequests {
       ? "1" : mass.contains(table.number) ? "CASE WHEN \(isDelete) THEN 1 END" : "NULL"
     let key = (0..<keyWidth).map { "w.k\($0)" }.joined(separator: ", ")
     try connection.run(
-      "INSERT INTO \(name) (t, \(keys), fate, op, number, review, apart, origin) SELECT w.t, \(key), w.fate, \(operation), \(number), \(review), \(isApart(table, operation, rows)), s.origin "
+      "INSERT INTO \(name) (t, \(keys), fate, op, number, review, apart, origin, undone) SELECT w.t, \(key), w.fate, \(operation), \(number), \(review), \(isApart(table, operation, rows)), s.origin, s.undone "
         + "FROM \(told) WHERE w.t = \(table.number) AND w.settled = 0 AND \(isOfferable) AND \(isLost) AND \(offers.isKnown(number))"
         + "\(offers.mode(of: table) == .all ? "" : " AND s.wrote = 1") ORDER BY \(key)")
   }

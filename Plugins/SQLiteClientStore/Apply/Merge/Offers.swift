@@ -95,6 +95,11 @@ final class Offers {
       }
       last = incarnation.id
     }
+    for incarnation in try UndoneVersions(connection: connection).incarnations() {
+      try connection.run("INSERT OR IGNORE INTO salvor_lost (id) VALUES (?1)", .text(incarnation.id.text))
+      if let last { try note(.text(last.text), before: incarnation.id, apartFrom: incarnation.firstCommit) }
+      last = incarnation.id
+    }
     try connection.run("UPDATE salvor_incarnation SET met = NULL WHERE met = 1")
     try connection.run(
       "DELETE FROM salvor_lost WHERE place <= (SELECT max(place) FROM salvor_lost) - ?1", .integer(Self.incarnationsMax)
@@ -235,7 +240,8 @@ final class Offers {
 
   /// That of a commit that is lost; nil: of an incarnation that the device does not know.
   func version(_ loss: BaseVersions.Loss) -> LostVersion? {
-    incarnations.last { $0.firstCommit <= loss.number }.map {
+    if let undone = loss.undone { return undone.version(sharing: order.shared ?? 0, loss.origin) }
+    return incarnations.last { $0.firstCommit <= loss.number }.map {
       LostVersion(incarnation: $0.id, number: loss.number, parting: order.shared ?? 0, origin: loss.origin)
     }
   }
@@ -297,14 +303,15 @@ final class Offers {
   /// An expression: this commit is of an incarnation that the device knows.
   func isKnown(_ number: String) -> String { "\(number) >= \(incarnations.first?.firstCommit ?? .max)" }
 
-  /// The changes of `counters` are offers: those that `source` has, a table with the columns `seq`, `number` (the lost commit), `review` and
-  /// `origin`.
+  /// The changes of `counters` are offers: those that `source` has, a table with the columns `seq`, `number` (the lost commit), `review`,
+  /// `origin` and `undone`.
   func markAll(_ counters: ClosedRange<Int64>, from source: String) throws {
     block = counters
     count += Int64(counters.count)
     try context.connection.run(
       "INSERT OR REPLACE INTO salvor_offer (seq, incarnation, number, parting, written, review, origin) "
-        + "SELECT seq, (SELECT id FROM \(Self.incarnationTable) WHERE first_commit <= number ORDER BY first_commit DESC LIMIT 1), number, ?1, NULL, review, origin FROM \(source) ORDER BY seq",
+        + "SELECT seq, coalesce(\(UndoneVersions.incarnation(of: "undone")), (SELECT id FROM \(Self.incarnationTable) WHERE first_commit <= number ORDER BY first_commit DESC LIMIT 1)), "
+        + "coalesce(\(UndoneVersions.number(of: "undone")), number), coalesce(min(?1, \(UndoneVersions.first(of: "undone")) - 1), ?1), NULL, review, origin FROM \(source) ORDER BY seq",
       .integer(order.shared ?? 0))
   }
 }
