@@ -6,6 +6,8 @@ public struct Principal: Sendable, Hashable {
   public var parameters: [String: [Value]]
   /// What it may do under `/admin/v1`; nil: nothing.
   public var role: AdministrationRole?
+  /// May synchronize. False: the credential is for administration alone.
+  public var synchronizes: Bool
 
   /// May do everything under `/admin/v1`.
   public var isAdministrator: Bool { role == .administrator }
@@ -13,11 +15,25 @@ public struct Principal: Sendable, Hashable {
   /// Without limits on parameters and without a role where nothing else is given. `isAdministrator: true` gives the
   /// role `administrator`, whatever `role` says.
   public init(
-    name: String, parameters: [String: [Value]] = [:], isAdministrator: Bool = false, role: AdministrationRole? = nil
+    name: String, parameters: [String: [Value]] = [:], isAdministrator: Bool = false, role: AdministrationRole? = nil,
+    synchronizes: Bool = true
   ) {
     self.name = name
     self.parameters = parameters
     self.role = isAdministrator ? .administrator : role
+    self.synchronizes = synchronizes
+  }
+}
+
+extension Principal {
+  /// The same with the values of its lists that the schema's parameters may have. What is no value of the parameter's type is none of any row;
+  /// SQL would take "1" for 1 where a row is read.
+  public func listing(in schema: Schema) -> Principal {
+    var principal = self
+    for parameter in schema.parameters {
+      principal.parameters[parameter.name] = parameters[parameter.name]?.compactMap(parameter.type.listed)
+    }
+    return principal
   }
 }
 

@@ -114,6 +114,14 @@ public enum ColumnType: String, Sendable, Hashable, CaseIterable {
   }
 }
 
+extension ColumnType {
+  /// The value as a list of this type's parameter has it; nil: it may not have it. A whole number is written as an integer.
+  public func listed(_ value: Value) -> Value? {
+    if case .integer(let number) = value, self == .real { return .real(Double(number)) }
+    return stores(value) ? value : nil
+  }
+}
+
 /// A column of a table. Key columns are not nullable.
 public struct Column: Sendable, Hashable {
   /// As in the database. Unique in its table, also where upper and lower case count as one.

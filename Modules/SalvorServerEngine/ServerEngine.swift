@@ -111,7 +111,19 @@ public final class ServerEngine: Sendable {
   /// Throws `forbidden` where values of a parameter are listed for him that the schema does not have: one that is misspelt would
   /// protect nothing (semantics 7).
   func authenticate(_ request: TransportRequest) async throws -> Principal {
-    let principal = try await configuration.authentication.authenticate(request)
+    let principal = try await identify(request)
+    guard principal.synchronizes else {
+      throw SalvorError(
+        .forbidden,
+        "This credential is for administration alone (sync: false): nothing synchronizes with it. salvor token NAME makes one for a device."
+      )
+    }
+    return principal
+  }
+
+  /// The same, of a credential that may be for administration alone.
+  func identify(_ request: TransportRequest) async throws -> Principal {
+    let principal = try await configuration.authentication.authenticate(request).listing(in: configuration.schema)
     if let unknown = principal.parameters.keys.sorted().first(where: { name in
       !configuration.schema.parameters.contains { $0.name == name }
     }) {
@@ -233,7 +245,9 @@ public final class ServerEngine: Sendable {
     if Self.isMonitoring, !["healthz", "readyz", "metrics"].contains(parts.first) || parts.count != 1 {
       throw SalvorError(.notFound, "This address is for monitoring: /healthz, /readyz and /metrics.")
     }
-    switch (request.method, parts.first, parts.count) {
+    // Monitors ask so, too; the transport leaves the body out.
+    let isHead = request.method == "HEAD" && ["healthz", "readyz", "metrics"].contains(parts.first)
+    switch (isHead ? "GET" : request.method, parts.first, parts.count) {
     case ("POST", "v1", 2) where parts[1] == "sync":
       return try await sync(request)
     case ("PUT", "v1", 5) where parts[1] == "sync" && parts[3] == "chunks":

@@ -63,6 +63,9 @@ package protocol StoreConnection: AnyObject {
   /// The first of these values that its column cannot hold, and the column's type in the database's words; nil: the database does not say it.
   func misfit(in table: String, _ values: [(column: String, value: Value)]) throws -> (column: String, type: String)?
 
+  /// What its column makes of a value (`altersRows`); nil: it cannot hold it.
+  func asStored(_ value: Value, in table: String, _ column: String) throws -> Value?
+
   /// What an error of this database says.
   func failure(_ error: SalvorError) -> StoreFailure?
 }
@@ -208,6 +211,7 @@ extension StoreConnection {
   package func misfit(in table: String, _ values: [(column: String, value: Value)]) throws -> (
     column: String, type: String
   )? { nil }
+  package func asStored(_ value: Value, in table: String, _ column: String) throws -> Value? { value }
   package func numberWritten() throws {}
   package func proveMoment(of tables: [String]) throws {}
   package var unnumberedColumns: String { "" }

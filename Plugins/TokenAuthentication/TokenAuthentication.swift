@@ -58,7 +58,7 @@ public struct TokenAuthentication: Authentication {
   /// The names of the principals of which an entry has no list for this parameter, each once, in the order of the file.
   public func principals(withoutValuesOf parameter: String) -> UnlimitedPrincipals {
     var seen: Set<String> = []
-    let names = file.entries().filter { $0.principal.parameters[parameter] == nil }.map(\.principal.name)
+    let names = file.entries().filter { $0.principal.synchronizes && $0.principal.parameters[parameter] == nil }.map(\.principal.name)
     return .named(names.filter { seen.insert($0).inserted })
   }
 
@@ -95,11 +95,13 @@ public struct TokenAuthentication: Authentication {
 
   /// A new token, 256 random bits, and the line of the token file that lets it in. The token itself is kept nowhere.
   public static func make(
-    principal: String, role: AdministrationRole? = nil, random: any RandomSource = SystemRandom()
+    principal: String, role: AdministrationRole? = nil, synchronizes: Bool = true,
+    random: any RandomSource = SystemRandom()
   ) -> (token: String, line: String) {
     let token = "salvor_" + hexadecimal(random.bytes(32))
     var line = "{ sha256: \"\(hash(of: token))\", principal: \(quoted(principal))"
     if let role { line += ", role: \"\(role.rawValue)\"" }
+    if !synchronizes { line += ", sync: false" }
     return (token, line + " },")
   }
 

@@ -137,6 +137,10 @@ final class TokenFile: Sendable {
     if name?.isEmpty == true { reader.report("principal", "must not be empty") }
     let isAdministrator = reader.boolean("administrator", default: false)
     let role = role(&reader)
+    let synchronizes = reader.boolean("sync", default: true)
+    if !synchronizes, role == nil, !isAdministrator {
+      reader.report("sync", "is false, and the token has no role: it may do nothing. Give it a role, or leave sync out")
+    }
     var parameters: [String: [Value]] = [:]
     if var lists = reader.object("parameters") {
       for name in lists.names() { parameters[name] = values(name, &lists) }
@@ -144,8 +148,9 @@ final class TokenFile: Sendable {
     }
     guard let hash, let name, !name.isEmpty else { return nil }
     return TokenEntry(
-      hash: hash, principal: Principal(name: name, parameters: parameters, isAdministrator: isAdministrator, role: role)
-    )
+      hash: hash,
+      principal: Principal(
+        name: name, parameters: parameters, isAdministrator: isAdministrator, role: role, synchronizes: synchronizes))
   }
 
   private static func role(_ reader: inout OptionReader) -> AdministrationRole? {

@@ -11,12 +11,17 @@ let tokenCommand = Command(
     ${SALVOR_TOKEN}). The line goes into the file that server.authentication names, which is read again when it changes:
       { tokens: [ LINE ] }
     Add parameters: { region: ["EU"] } to the line to list the values that a sync parameter may take.
+
+    A role is what the owner may do beside synchronizing: a viewer's token reads and writes the rows of its principal like every other one.
+    --no-sync makes one for administration alone, as for who watches:
+      salvor token grafana --role viewer --no-sync
     """,
   arguments: ["PRINCIPAL"],
   options: [
     Command.Option("administrator", "the token's owner may administrate: the same as --role administrator"),
     Command.Option(
       "role", value: "ROLE", "what the owner may do under /admin/v1: viewer reads, operator settles, administrator all"),
+    Command.Option("no-sync", "with --role: for administration alone; the token synchronizes nothing"),
   ]
 ) { invocation in
   let principal = invocation.arguments[0]
@@ -31,7 +36,11 @@ let tokenCommand = Command(
     }
     role = named
   }
-  let made = TokenAuthentication.make(principal: principal, role: role)
+  let synchronizes = !invocation.flags.contains("no-sync")
+  guard synchronizes || role != nil else {
+    throw SalvorError(.usage, "--no-sync needs --role: without both the token may do nothing.")
+  }
+  let made = TokenAuthentication.make(principal: principal, role: role, synchronizes: synchronizes)
   invocation.terminal.json(["token": .string(made.token), "line": .string(made.line)])
   invocation.terminal.print("token  \(made.token)")
   invocation.terminal.print("line   \(made.line)")

@@ -72,6 +72,58 @@ import Testing
     #expect(try await office.ask("GET", "remotes", as: "the-office-secret").status == 200)
   }
 
+  @Test("A token with a role that is made with --no-sync administrates, and synchronizes nothing")
+  func administrationAlone() async throws {
+    let office = try await Office()
+    let none = try await salvor(["token", "watcher", "--no-sync"], in: office.place.directory)
+    #expect(none.code == 2 && none.err.contains("--no-sync needs --role"))
+    let made = try await salvor(
+      ["token", "watcher", "--role", "viewer", "--no-sync", "--json"], in: office.place.directory
+    ).json
+    let line = try #require(made["line"].string)
+    let tokens = try String(contentsOf: office.place.directory.appendingPathComponent("tokens.json5"), encoding: .utf8)
+    try office.place.write(tokens.replacingOccurrences(of: "] }", with: "\(line) ] }"), to: "tokens.json5")
+    let token = try #require(made["token"].string)
+    #expect(try await office.ask("GET", "remotes", as: token).status == 200)
+    let device = try office.place.device(
+      "watcher", url: "http://127.0.0.1:\(office.server.port)", credentials: "{ token: \"\(token)\" }")
+    let refused = try await device.salvor("sync", "--json")
+    #expect(refused.code == 4 && refused.err.contains("for administration alone"), "\(refused)")
+  }
+
+  @Test("A body that says a thing twice, or by a value of another kind, does nothing: no row is erased")
+  func ambiguousBodies() async throws {
+    let office = try await Office()
+    _ = try await office.device("one")
+    for body in [
+      #""keys":[["s1"]],"release":"true""#, #""keys":[["s1"]],"release":1"#, #""keys":[["s1"]],"release":null"#,
+      #""keys":[["s1"]],"keys":[["s2"]]"#,
+    ] {
+      let answer = try await office.ask("POST", "purge", body: "{\"table\":\"site\",\(body)}")
+      #expect(answer.status == 400, "\(body): \(answer.status)")
+    }
+  }
+
+  @Test("An act that the list of acts cannot hold is done, and its answer says both")
+  func unwrittenActs() async throws {
+    let office = try await Office()
+    let list = URL(fileURLWithPath: "\(office.place.server.database).audit.jsonl")
+    try? FileManager.default.removeItem(at: list)
+    try FileManager.default.createDirectory(at: list, withIntermediateDirectories: false)
+    let answer = try await office.ask("PUT", "restores/pace", body: #"{"paused":true}"#)
+    #expect(answer.status == 200 && answer.headers["salvor-warning"]?.contains("is not in the list of acts") == true)
+    #expect(try await office.ask("GET", "restores/pace").json["paused"] == true)
+  }
+
+  @Test("A principal with any name is found by the query of a request, as the command line writes it")
+  func encodedNames() async throws {
+    let office = try await Office()
+    let answer = try await office.ask("POST", "remotes/reset?principal=anna%40example.org")
+    #expect(answer.status == 200)
+    _ = try await office.device("one")
+    #expect(try await office.ask("POST", "remotes/reset?principal=%61nna").json["resetsDemanded"] == 1)
+  }
+
   @Test("Remotes come in pages by key and by state, and one of them whole with what the server has seen")
   func remotes() async throws {
     let office = try await Office()

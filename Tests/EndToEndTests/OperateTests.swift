@@ -287,6 +287,11 @@ import Testing
     let away = try await device.salvor("doctor")
     #expect(away.code == 2 && away.out.contains("bad   server") && away.out.contains("→ start it"), "\(away.out)")
     #expect(try await device.salvor("doctor", "--reach").code == 3)
+    let aside = place.server.database + ".aside"
+    try FileManager.default.moveItem(atPath: place.server.database, toPath: aside)
+    let gone = try await salvor(["doctor"], in: place.directory, environment: environment)
+    #expect(gone.code == 2 && gone.out.contains("is not there, and") && gone.out.contains("server restore"), "\(gone.out)")
+    try FileManager.default.moveItem(atPath: aside, toPath: place.server.database)
     try place.write("{ serve: {} }", to: "salvor.json5")
     let wrong = try await salvor(["doctor"], in: place.directory)
     #expect(wrong.code == 2 && wrong.out.contains("did you mean \"server\""), "\(wrong.out)")

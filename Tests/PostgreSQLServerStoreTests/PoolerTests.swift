@@ -55,6 +55,8 @@
         )
       }
       try one.execute("CREATE TABLE public.moment (id bigint PRIMARY KEY, at timestamptz, long interval)")
+      try other.execute("COMMIT; CREATE TEMP TABLE moment (LIKE public.moment)")
+      try other.execute("COMMIT; SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY; SET ROLE pg_monitor")
       try disturb()
       try one.run("INSERT INTO moment VALUES (?1, '2026-01-02 03:04:05+02', '90 min')", 1)
       for _ in 0..<3 {
@@ -85,6 +87,7 @@
       // What fails fails, and the connection goes on.
       #expect(throws: SalvorError.self) { try one.run("INSERT INTO moment VALUES (1)") }
       #expect(try one.integer("SELECT count(*) FROM moment") == 1)
+      #expect(try PostgreSQLConnection(direct).integer("SELECT count(*) FROM public.moment") == 1)
     }
 
     @Test(

@@ -88,6 +88,25 @@
       try PostgreSQLConnection(primary.settings(database)).execute("SET search_path = public; \(sql)")
     }
 
+    @Test("A standby that still runs on a history which the primary has left does not answer, though it has the commit")
+    func ofAnotherHistory() async throws {
+      let before = try await open()
+      try write("INSERT INTO place SELECT 'p' || generate_series(1, 500)")
+      _ = try await before.sweep()
+      await before.close()
+      try followed()
+      try onStandby("SELECT pg_wal_replay_pause()")
+      // As after a restore: the primary has another incarnation, and the same commits so far.
+      let store = try await open()
+      #expect(try await download(store).places.count == 500)
+      #expect(try figures(store).answers == 0)
+      try onStandby("SELECT pg_wal_replay_resume()")
+      try followed()
+      #expect(try await download(store).places.count == 500)
+      #expect(try figures(store).answers > 0)
+      await store.close()
+    }
+
     @Test(
       "Downloads come from a standby that has replayed their commit, and are the primary's where it lags; it is taken up again"
     )

@@ -167,7 +167,7 @@
       }
       var fewest = Int.max
       // Now and then the database is looked at, too.
-      for _ in 0..<5 {
+      for _ in 0..<200 where fewest > 2 {
         let before = try statements()
         #expect(try await store.admit(query).page?.groups?.map(\.cursor) == groups.map(\.cursor))
         #expect(try await store.conversing(nil) { try $0.all(.session, of: remote).isEmpty })

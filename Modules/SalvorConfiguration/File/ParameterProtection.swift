@@ -47,7 +47,7 @@ extension HostConfiguration {
       let parameter = schema.parameters.first { $0.name == name }
       let wrong = principals.filter { principal in
         guard let values = principal.parameters[name] else { return false }
-        return parameter.map { parameter in !values.allSatisfy(parameter.type.mayList) } ?? true
+        return parameter.map { parameter in !values.allSatisfy { parameter.type.listed($0) != nil } } ?? true
       }
       guard !wrong.isEmpty else { return nil }
       let whom = named(Set(wrong.map(\.name)).sorted(), atMost: 8)
@@ -61,14 +61,6 @@ extension HostConfiguration {
       }
       return Diagnostic(file: file, line: server.authenticationLine, path: "server.authentication", message: what)
     }
-  }
-}
-
-extension ColumnType {
-  /// A list of this type's parameter may have the value. A whole number is written as an integer.
-  fileprivate func mayList(_ value: Value) -> Bool {
-    if case .integer = value, self == .real { return true }
-    return stores(value)
   }
 }
 

@@ -7,12 +7,18 @@ import SalvorWire
 struct AdministrationClient: Sendable {
   private let transport: any ClientTransport
   private let token: String
+  /// Told what a person has to know of an act that was done.
+  private let warn: @Sendable (String) -> Void
   private let answerBytesMax = 64 << 20
 
   /// Throws what is wrong with the URL, or that the host has no such transport.
-  init(url: String, token: String, registry: ModuleRegistry, environment: [String: String]) throws {
+  init(
+    url: String, token: String, registry: ModuleRegistry, environment: [String: String],
+    warn: @escaping @Sendable (String) -> Void
+  ) throws {
     transport = try Self.transport(url: url, registry: registry, environment: environment)
     self.token = token
+    self.warn = warn
   }
 
   /// The way to a server that is known by its URL alone.
@@ -29,6 +35,9 @@ struct AdministrationClient: Sendable {
     return try make()
   }
 
+  /// As docs/reference/administration.md names it.
+  private static let warningHeader = "salvor-warning"
+
   /// One call; a problem is thrown as the error that it tells of. Null where the answer is empty.
   func call(_ method: String, _ path: String, body message: JSONValue? = nil) async throws -> JSONValue {
     var headers = ["authorization": "Bearer \(token)"]
@@ -42,6 +51,7 @@ struct AdministrationClient: Sendable {
     guard response.status / 100 == 2 else {
       throw Problem.error((try? JSONValue(parsing: body)) ?? .null, status: response.status, asked: "\(method) \(path)")
     }
+    if let warning = response.headers[Self.warningHeader] { warn("warning: \(visible(warning))") }
     return body.isEmpty ? .null : try JSONValue(parsing: body)
   }
 
@@ -73,6 +83,8 @@ extension Invocation {
       throw SalvorError(
         .usage, "--url needs a token in the variable SALVOR_ADMIN_TOKEN. salvor token NAME --role viewer makes one.")
     }
-    return try AdministrationClient(url: url, token: token, registry: registry, environment: environment)
+    return try AdministrationClient(url: url, token: token, registry: registry, environment: environment) { [terminal] in
+      terminal.error($0)
+    }
   }
 }

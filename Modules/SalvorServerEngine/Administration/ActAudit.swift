@@ -11,14 +11,18 @@ extension ServerEngine {
     _ body: () async throws -> TransportResponse
   ) async throws -> TransportResponse {
     try await idempotent.run(request, message, who) {
-      do {
-        let response = try await body()
-        try audit(name, target, who, "done")
-        return response
-      } catch {
+      var response: TransportResponse
+      do { response = try await body() } catch {
         try? audit(name, target, who, asSalvorError(error).code.rawValue)
         throw error
       }
+      do { try audit(name, target, who, "done") } catch {
+        // Done it is: an error would say the contrary.
+        let warning = "The act was done, and is not in the list of acts. \(asSalvorError(error).message)"
+        configuration.log.warning("an act is not in the list of acts", ["act": name, "why": asSalvorError(error).message])
+        response.headers[AuditRecord.warningHeader] = warning
+      }
+      return response
     }
   }
 

@@ -37,6 +37,11 @@ final class IdempotentActs: Sendable {
 
   private static let keyBytesMax = 200
   private static let keysMax = 10_000
+  /// A larger answer is given once.
+  private static let answerBytesMax = 1 << 20
+  private static let tooLargeToRepeat = JSONValue.object([
+    .init("note", "The act was done. Its answer had more than 1 MiB, and is not repeated.")
+  ]).bytes
   private static let lifeMilliseconds: Int64 = 86_400_000
   private let entries = Mutex<[String: Entry]>([:])
   private let clock: any Clock
@@ -59,10 +64,11 @@ final class IdempotentActs: Sendable {
     }
     do {
       let response = try await act()
-      let body = try await response.body.collect(upTo: 1 << 20)
+      let body = try await response.body.collect(upTo: .max)
+      let kept = body.count > Self.answerBytesMax ? Self.tooLargeToRepeat : body
       entries.withLock {
         $0[name] = .answered(
-          Answer(act: asked, status: response.status, headers: response.headers, body: body, time: clock.now()))
+          Answer(act: asked, status: response.status, headers: response.headers, body: kept, time: clock.now()))
       }
       return TransportResponse(
         status: response.status, headers: response.headers, body: .bytes(body), contentLength: body.count)

@@ -27,7 +27,7 @@ extension ServerEngine {
     }
   }
 
-  /// The query of an administrator's request.
+  /// The query of an administrator's request, its values decoded.
   ///
   /// Errors: `malformed` where it says something that nobody reads: a misspelt condition would pass for none.
   func query(of request: TransportRequest, knowing names: [String]) throws -> [String: String] {
@@ -39,7 +39,7 @@ extension ServerEngine {
         "The query has a word that is not known here, or one twice. Known are \(names.joined(separator: ", ")), each as NAME=VALUE."
       )
     }
-    return query
+    return query.mapValues { percentDecoded($0) }
   }
 
   /// `?principal=P`, or `?all=true` for everybody's (nil).
@@ -73,7 +73,7 @@ extension ServerEngine {
         return Administrator(name: "administrator", role: .administrator, from: from)
       }
     }
-    let principal = try await authenticate(request)
+    let principal = try await identify(request)
     guard let role = principal.role else {
       throw SalvorError(
         .forbidden,

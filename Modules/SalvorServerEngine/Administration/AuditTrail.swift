@@ -49,6 +49,11 @@ public struct AuditRecord: Sendable, Hashable {
   }
 }
 
+extension AuditRecord {
+  /// A header of the answer to an act that was done and could not be recorded: says so, in words for a person.
+  public static let warningHeader = "salvor-warning"
+}
+
 /// Where operators' acts are recorded. The host brings it: beside the database, so that a restored database does not
 /// forget them.
 public protocol AuditTrail: Sendable {

@@ -15,7 +15,9 @@ extension ServerEngine {
     try who.require(.administrator)
     let message = try await line(request, of: ["table", "keys", "words", "release"])
     let name = try message.string("table")
-    let releases = message["release"]?.bool ?? false
+    guard let releases = message["release"].map(\.bool) ?? false else {
+      throw SalvorError(.malformed, "\"release\" is true or false. Nothing was erased, and nothing freed.")
+    }
     if message["words"] != nil, message["keys"] != nil {
       throw SalvorError(.malformed, "The body has both \"words\" and \"keys\". Nothing was erased: send one of them.")
     }

@@ -79,7 +79,7 @@ extension ServerEngine {
       )
     }
     var asked = RemoteQuery(
-      after: after ?? nil, limit: min(limit, pageMax) + 1, principal: query["principal"].map { percentDecoded($0) })
+      after: after ?? nil, limit: min(limit, pageMax) + 1, principal: query["principal"])
     var found: [RemoteRecord]
     switch filter ?? nil {
     case .syncing?: found = try await these(try await sessions.remotes, asked)

@@ -213,13 +213,13 @@ extension ServerEngine {
     var names = ["remote", "key", "key2"]
     while given["key\(names.count - 1)"] != nil { names.append("key\(names.count)") }
     let query = try query(of: request, knowing: names)
-    let texts = names.dropFirst().prefix { query[$0] != nil }.compactMap { query[$0].map(percentDecoded) }
+    let texts = names.dropFirst().prefix { query[$0] != nil }.compactMap { query[$0] }
     var remote: ExplainedRemote?
     if let text = query["remote"] {
       guard let id = RemoteID(text), let record = try await configuration.store.remote(id) else { throw noRemote(text) }
       let seen = activity[id]
       remote = ExplainedRemote(
-        record, principal: seen?.principal ?? configuration.authentication.principal(named: record.principal),
+        record, principal: seen?.principal ?? configuration.authentication.principal(named: record.principal)?.listing(in: configuration.schema),
         subscriptions: seen?.subscriptions, cursors: seen?.cursors)
     }
     let told = try await RowExplanation.ofServer(

@@ -33,7 +33,7 @@ extension ServerEngine {
 
   /// A body of one line for an administrator's command.
   ///
-  /// - Parameter members: what it may say. Anything else throws `malformed`: a misspelt condition would make the command act on all.
+  /// - Parameter members: what it may say. Anything else, and a member that stands twice, throws `malformed`: a misspelt condition would make the command act on all.
   func line(_ request: TransportRequest, of members: Set<String>) async throws -> JSONValue {
     let line = try await line(request)
     guard case .object(let found) = line else { throw SalvorError(.malformed, "The body must be a JSON object.") }
@@ -42,6 +42,11 @@ extension ServerEngine {
         .malformed,
         "The body has a member \"\(unknown.key.prefix(40))\", which nothing reads. It may have: \(members.sorted().joined(separator: ", ")). Nothing was done."
       )
+    }
+    var seen: Set<String> = []
+    if let twice = found.first(where: { !seen.insert($0.key).inserted }) {
+      throw SalvorError(
+        .malformed, "The body has the member \"\(twice.key)\" twice. Nothing was done: send it once.")
     }
     return line
   }

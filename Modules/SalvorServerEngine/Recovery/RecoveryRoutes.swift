@@ -227,7 +227,7 @@ extension ServerEngine {
   ) async throws -> TransportResponse {
     // One that the operator has made since stands: the device has not met it.
     let line = try await lines(request, max: 1).first
-    if let demand = line?["demand"]?.integer {
+    if let demand = try line?.optionalInteger("demand") {
       _ = try await write(for: principal) { _ in try await store.settleReset(recovery.remote, demand: demand) }
     }
     await recoveries.close(recovery.token)

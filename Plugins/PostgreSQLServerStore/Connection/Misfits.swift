@@ -8,33 +8,55 @@
     package func misfit(in table: String, _ values: [(column: String, value: Value)]) throws -> (
       column: String, type: String
     )? {
-      let name = "\(quoted(settings.tablesIn)).\(quoted(table))"
       for (column, value) in values {
-        let text: Value
-        switch value {
-        case .null, .blob: continue
-        case .integer(let integer): text = .text("\(integer)")
-        case .real(let real): text = .text(PostgreSQLType.text(real))
-        case .text: text = value
-        }
-        let found = try scalar(
-          """
-          SELECT format_type(atttypid, atttypmod) FROM pg_attribute
-          WHERE attrelid = to_regclass(?1) AND attname = ?2 AND NOT attisdropped
-          """, .text(Array(name.utf8)), .text(column))
-        guard let type = found?.string else { continue }
-        let read =
-          type.hasPrefix("json")
-          ? "CAST(CAST(?1 AS text) AS \(type))"
-          : "(jsonb_populate_record(NULL::\(name), jsonb_build_object(\(literal(column)), CAST(?1 AS text)))).\(quoted(column))"
-        do { _ = try attempt { try rows("SELECT \(read) IS NULL", text) } } catch let error as SalvorError
-          where refusesRow(error)
+        guard let sent = sentText(value), let type = try type(of: column, in: table) else { continue }
+        do { _ = try attempt { try rows("SELECT \(reading(column, of: table, type)) IS NULL", sent) } } catch
+          let error as SalvorError where refusesRow(error)
         {
           return (column, type)
         }
       }
       return nil
     }
+
+    package func asStored(_ value: Value, in table: String, _ column: String) throws -> Value? {
+      guard let sent = sentText(value), let type = try type(of: column, in: table) else { return value }
+      if Self.storedAsSent.contains(type) { return value }
+      do {
+        return try attempt { try rows("SELECT \(reading(column, of: table, type))", sent) }.first?[0]
+      } catch let error as SalvorError where refusesRow(error) { return nil }
+    }
+
+    /// Every value of them comes back as it was sent.
+    private static let storedAsSent: Set<String> = ["text", "bigint", "integer", "smallint", "double precision", "bytea"]
+
+    /// Nil: nothing is read of it as its column reads a text.
+    private func sentText(_ value: Value) -> Value? {
+      switch value {
+      case .null, .blob: nil
+      case .integer(let integer): .text("\(integer)")
+      case .real(let real): .text(PostgreSQLType.text(real))
+      case .text: value
+      }
+    }
+
+    /// In the database's words; nil: there is no such column.
+    private func type(of column: String, in table: String) throws -> String? {
+      try scalar(
+        """
+        SELECT format_type(atttypid, atttypmod) FROM pg_attribute
+        WHERE attrelid = to_regclass(?1) AND attname = ?2 AND NOT attisdropped
+        """, .text(Array(name(table).utf8)), .text(column))?.string
+    }
+
+    /// An expression: the text `?1` as the column reads it.
+    private func reading(_ column: String, of table: String, _ type: String) -> String {
+      type.hasPrefix("json")
+        ? "CAST(CAST(?1 AS text) AS \(type))"
+        : "(jsonb_populate_record(NULL::\(name(table)), jsonb_build_object(\(literal(column)), CAST(?1 AS text)))).\(quoted(column))"
+    }
+
+    private func name(_ table: String) -> String { "\(quoted(settings.tablesIn)).\(quoted(table))" }
 
     private func literal(_ text: String) -> String { PostgreSQLDialect().literal(.text(text)) }
   }

@@ -38,7 +38,15 @@
     func begin(_ text: String) throws {
       guard let transactionSettings else { return try send(text) }
       let parts = text.split(separator: ";", maxSplits: 1)
-      try send(([String(parts[0]), transactionSettings] + parts.dropFirst().map(String.init)).joined(separator: "; "))
+      let mode = parts[0].contains("READ ONLY") ? "" : transactionMode
+      do {
+        try send(
+          ([String(parts[0]) + mode, transactionSettings] + parts.dropFirst().map(String.init)).joined(separator: "; "))
+      } catch let error as SalvorError where error.sqlState == "0A000" && !mode.isEmpty {
+        throw SalvorError(
+          .storage, "PostgreSQL: the database behind the pooler takes no writes: it is a standby.",
+          context: ["sqlstate": "25006"])
+      }
     }
 
     private func send(_ sql: String) throws {

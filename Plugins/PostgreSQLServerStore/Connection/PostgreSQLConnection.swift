@@ -29,6 +29,8 @@
       private(set) var handle: OpaquePointer?
       /// What each transaction sets for itself (`Pooling`); nil: the connection is one of the database's, and has set it.
       var transactionSettings: String?
+      /// What `BEGIN` says more there, where nothing else is asked for.
+      var transactionMode = ""
       /// Of the last statement.
       var changes = 0
       /// How long a statement may take; nil: as long as it takes.
@@ -121,24 +123,36 @@
     private func prepareSession() throws {
       try refuseForeignEncoding()
       let isPooled = try isBehindPooler()
+      let sessionSettings = try sessionSettings()
       link.timeLimit = try timeLimit()
       guard !isPooled else {
-        link.transactionSettings = sessionSettings.map { "SET LOCAL \($0)" }.joined(separator: "; ")
+        // Another program may have left its role, and a session that only reads.
+        link.transactionSettings = (["ROLE NONE"] + sessionSettings).map { "SET LOCAL \($0)" }.joined(separator: "; ")
+        link.transactionMode = settings.isWriter ? " READ WRITE" : ""
         return
       }
       let values = sessionSettings + ["default_transaction_isolation = 'read committed'"]
       try execute(values.map { "SET \($0)" }.joined(separator: "; "))
     }
 
-    private var sessionSettings: [String] {
+    private func sessionSettings() throws -> [String] {
       var values = [
         "TimeZone = 'UTC'", "DateStyle = 'ISO, YMD'", "IntervalStyle = 'iso_8601'", "extra_float_digits = 1",
         "bytea_output = 'hex'", "standard_conforming_strings = on", "quote_all_identifiers = off", "array_nulls = on",
-        "search_path = \(quotedNames([settings.schema, settings.tablesIn]))",
+        "search_path = \(try path())",
         "lock_timeout = \(settings.lockTimeout)", "row_security = off", "jit = off",
       ]
       if let timeout = settings.statementTimeout { values.append("statement_timeout = \(timeout)") }
       return values
+    }
+
+    /// Salvor's own names first, then those of the database's or the role's path: triggers of the application's name things so. Temporary tables
+    /// last: one that somebody has left in a pooled session would take the place of a table.
+    private func path() throws -> String {
+      let found = try once("SELECT reset_val FROM pg_catalog.pg_settings WHERE name = 'search_path'").first?.first
+      let theirs = (found ?? nil).flatMap { $0.isEmpty || $0 == "\"\"" ? nil : $0 }
+      return ([quotedNames([settings.schema, settings.tablesIn])] + [theirs, "pg_temp"].compactMap { $0 })
+        .joined(separator: ", ")
     }
 
     /// Nil: there is none.

@@ -155,7 +155,7 @@
     func uncaptured(_ tables: [ServerTable], capturesReplicas: Bool) throws -> [String] {
       try tables.filter { table in
         let eachRow = try needsRowTriggers(table.name, capturesReplicas: capturesReplicas)
-        return try capture(table.name, table.number, eachRow: eachRow) != .whole
+        return try capture(table.name, table.number, eachRow: eachRow, always: capturesReplicas) != .whole
           || defersKeys(table.name) != table.defersKeys || lacksColumn(table)
       }.map(\.name)
     }
@@ -182,11 +182,12 @@
     /// - Parameters:
     ///   - number: of the table in the change log.
     ///   - eachRow: its triggers must fire for each row (`needsRowTriggers`); those that need not may.
-    func isCaptured(_ table: String, _ number: Int64, eachRow: Bool) throws -> Bool {
+    ///   - always: they must fire for what a logical subscriber writes, too. `ENABLE TRIGGER` takes that from them.
+    func isCaptured(_ table: String, _ number: Int64, eachRow: Bool, always: Bool) throws -> Bool {
       let events = ChangeCapture.events.map {
         "('\(ChangeCapture.trigger(number, $0))', 'salvor_\(number)_\($0)')"
       }.joined(separator: ", ")
-      let isOurs = "(g.tgname, p.proname) IN (\(events)) AND g.tgenabled IN ('O', 'A')"
+      let isOurs = "(g.tgname, p.proname) IN (\(events)) AND \(Self.fires(always: always))"
       let ofRows = "count(*) FILTER (WHERE \(isOurs) AND (g.tgtype & 1 = 1 OR g.tgtype & 32 = 32))"
       let guardian = "bool_or(g.tgname = '\(ChangeCapture.trigger(number, ChangeCapture.guarding))')"
       return try connection.integer(
@@ -197,6 +198,9 @@
         WHERE g.tgrelid = to_regclass(?1) AND p.pronamespace = to_regnamespace(?2)
         """, .text(Array(name(table).utf8)), .text(Array(quoted(settings.schema).utf8))) == 1
     }
+
+    /// Of a trigger `g`: it is not disabled.
+    static func fires(always: Bool) -> String { always ? "g.tgenabled = 'A'" : "g.tgenabled IN ('O', 'A')" }
 
     /// 1,664 columns are in a row of a query at most: those before, and those after.
     private static let columnsOfStatements = 800

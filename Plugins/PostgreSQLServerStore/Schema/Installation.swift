@@ -351,7 +351,7 @@
           let found = Set(columns).subtracting(before.columns).filter { !added.contains("\(table.name).\($0)") }
           let seen = try DatabaseCheck(connection).marks(of: table.name, number)
           let capture = try DatabaseCheck(connection).capture(
-            table.name, number, eachRow: needsRowTriggers(table.name))
+            table.name, number, eachRow: needsRowTriggers(table.name), always: capturesReplicas)
           switch capture {
           case .whole: break
           case .partsCame(let names): came[table.name] = names
@@ -448,7 +448,7 @@
     }
 
     private func installTriggers(_ table: ServerTable) throws {
-      let parts = try DatabaseCheck(connection).parts(of: table.name, table.number)
+      let parts = try DatabaseCheck(connection).parts(of: table.name, table.number, always: capturesReplicas)
       let capture = ChangeCapture(
         table: table, tablesIn: settings.tablesIn, schema: settings.schema, types: table.types,
         eachRow: try needsRowTriggers(table.name), hasParts: !parts.isEmpty)
@@ -484,7 +484,8 @@
     }
 
     private func isCaptured(_ table: String, _ number: Int64) throws -> Bool {
-      try DatabaseCheck(connection).isCaptured(table, number, eachRow: needsRowTriggers(table))
+      try DatabaseCheck(connection).isCaptured(
+        table, number, eachRow: needsRowTriggers(table), always: capturesReplicas)
     }
 
     private func run(_ statements: [String]) throws {

@@ -169,6 +169,7 @@
         + add("salvor_gone", "d", scopeWidth) + add("salvor_came", "d", scopeWidth)
         + [
           "ALTER TABLE salvor_lost_timeline ADD COLUMN IF NOT EXISTS apart bigint",
+          "ALTER TABLE salvor_healed_entry ADD COLUMN IF NOT EXISTS altered bigint",
           "ALTER TABLE salvor_restore ADD COLUMN IF NOT EXISTS seq bigint",
         ]
         + keyIndexes.sorted { $0.key < $1.key }.map { "CREATE INDEX IF NOT EXISTS \($0) ON \($1) (t, v0)" }

@@ -27,13 +27,13 @@
       case replaced
     }
 
-    func capture(_ table: String, _ number: Int64, eachRow: Bool) throws -> Capture {
+    func capture(_ table: String, _ number: Int64, eachRow: Bool, always: Bool) throws -> Capture {
       let finding = try knownMarks(number).map { try marks(of: table, number).finding(since: $0) } ?? .same
       if finding == .replaced { return .replaced }
-      guard try isCaptured(table, number, eachRow: eachRow) else { return .lacking }
+      guard try isCaptured(table, number, eachRow: eachRow, always: always) else { return .lacking }
       if finding == .changed { return .lacking }
       let whole = finding == .same ? Capture.whole : .interrupted
-      let parts = try parts(of: table, number)
+      let parts = try parts(of: table, number, always: always)
       let known = try knownParts(number)
       if parts.isEmpty, known?.isEmpty ?? true { return whole }
       let names = Set(parts.map(\.name))
@@ -44,7 +44,7 @@
       return came.isEmpty || whole != .whole ? whole : .partsCame(came)
     }
 
-    func parts(of table: String, _ number: Int64) throws -> [TablePart] {
+    func parts(of table: String, _ number: Int64, always: Bool = false) throws -> [TablePart] {
       let triggers = ChangeCapture.events.map { "'\(ChangeCapture.trigger(number, $0))'" }.joined(separator: ", ")
       return try connection.rows(
         """
@@ -52,7 +52,7 @@
           UNION SELECT i.inhrelid FROM pg_inherits i JOIN part p ON i.inhparent = p.inhrelid)
         SELECT format('%I.%I', n.nspname, c.relname), c.relispartition,
           (SELECT count(*) FROM pg_trigger g WHERE g.tgrelid = c.oid AND g.tgname IN (\(triggers))
-            AND g.tgenabled IN ('O', 'A')) = \(ChangeCapture.events.count)
+            AND \(Self.fires(always: always))) = \(ChangeCapture.events.count)
         FROM part JOIN pg_class c ON c.oid = part.inhrelid JOIN pg_namespace n ON n.oid = c.relnamespace
         WHERE c.relkind IN ('r', 'p') ORDER BY 1
         """, .text(Array("\(quoted(connection.settings.tablesIn)).\(quoted(table))".utf8))

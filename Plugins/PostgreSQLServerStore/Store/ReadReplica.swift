@@ -66,8 +66,10 @@
 
     /// What the replica says, in a transaction that reads one snapshot, and the place in the write-ahead log that it had replayed then. Nil: ask
     /// the primary.
+    ///
+    /// - Parameter incarnation: of the primary. A standby that still runs on a history which the primary has left does not know it.
     func answer<Answer: Sendable>(
-      _ need: Need, _ body: @Sendable (PostgreSQLConnection) throws -> Answer?
+      _ need: Need, of incarnation: IncarnationID, _ body: @Sendable (PostgreSQLConnection) throws -> Answer?
     ) async throws -> (answer: Answer, place: String)? {
       guard state.withLock({ $0.leftUntil <= clock.now() }) else { return nil }
       let place = state.withLock { state in
@@ -78,7 +80,7 @@
       defer { state.withLock { $0.asking[place] -= 1 } }
       do {
         let found = try await sessions[place].run { connection -> (answer: Answer, place: String)? in
-          guard try Self.hasReplayed(need, connection), let answer = try body(connection) else { return nil }
+          guard try Self.hasReplayed(need, of: incarnation, connection), let answer = try body(connection) else { return nil }
           return (answer, try Self.replayed(connection))
         }
         takeUp(hasAnswered: found != nil)
@@ -96,16 +98,20 @@
     }
 
     /// Asked before the snapshot: what is replayed later need not be in it.
-    private static func hasReplayed(_ need: Need, _ connection: PostgreSQLConnection) throws -> Bool {
-      switch need {
+    private static func hasReplayed(
+      _ need: Need, of incarnation: IncarnationID, _ connection: PostgreSQLConnection
+    ) throws -> Bool {
+      let isOfHistory =
+        "pg_is_in_recovery() AND EXISTS (SELECT 1 FROM salvor_server WHERE key = 'incarnation' AND value = ?1)"
+      return switch need {
       case .commit(let commit):
         try connection.integer(
-          """
-          SELECT pg_is_in_recovery() AND EXISTS (SELECT 1 FROM salvor_commit WHERE number = ?1 AND id = ?2)
-          """, .integer(commit.number), .text(commit.id.text)) == 1
+          "SELECT \(isOfHistory) AND EXISTS (SELECT 1 FROM salvor_commit WHERE number = ?2 AND id = ?3)",
+          .text(incarnation.text), .integer(commit.number), .text(commit.id.text)) == 1
       case .place(let place):
         try connection.integer(
-          "SELECT pg_is_in_recovery() AND pg_last_wal_replay_lsn() >= CAST(?1 AS pg_lsn)", .text(place)) == 1
+          "SELECT \(isOfHistory) AND pg_last_wal_replay_lsn() >= CAST(?2 AS pg_lsn)", .text(incarnation.text),
+          .text(place)) == 1
       }
     }
 
@@ -166,7 +172,7 @@
       let need: ReadReplica.Need =
         if let place = position.place { .place(place) } else { .commit(try await sweep()) }
       let (now, limits, catalog) = (options.clock.now(), options.limits, view.catalog)
-      let found = try await replica.answer(need) { connection -> (page: FeedPage, hints: [BlobHint])? in
+      let found = try await replica.answer(need, of: view.opening.incarnation) { connection -> (page: FeedPage, hints: [BlobHint])? in
         switch try FeedPageMaker.page(request, connection, catalog, now: now, limits: limits) {
         case .page(let page, let hints): (page, hints)
         // Only the primary gives numbers.
@@ -194,8 +200,11 @@
       if let replica {
         var newest = head
         if newest == nil { newest = try await reading { connection, _ in try CommitLog.state(connection).head } }
-        let catalog = try await present().catalog
-        if let newest, let found = try await replica.answer(.commit(newest), { try answer($0, catalog) }) {
+        let view = try await present()
+        if let newest,
+          let found = try await replica.answer(
+            .commit(newest), of: view.opening.incarnation, { try answer($0, view.catalog) })
+        {
           return found.answer
         }
       }

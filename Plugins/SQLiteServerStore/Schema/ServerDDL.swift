@@ -144,8 +144,12 @@ enum ServerDDL {
       """)
   }
 
-  /// What restores write, and databases of earlier releases do not have: of which histories lost incarnations are, and what a copy held.
+  /// What restores write, and databases of earlier releases do not have: of which histories lost incarnations are, what a copy held, and what the
+  /// database made of offers.
   static func addRestoreColumns(_ connection: SQLiteConnection) throws {
+    if let shape = try connection.tableShape("salvor_healed_entry"), shape.column("altered") == nil {
+      try connection.execute("ALTER TABLE salvor_healed_entry ADD COLUMN altered INTEGER")
+    }
     if let shape = try connection.tableShape("salvor_lost_timeline"), shape.column("apart") == nil {
       try connection.execute("ALTER TABLE salvor_lost_timeline ADD COLUMN apart INTEGER")
     }

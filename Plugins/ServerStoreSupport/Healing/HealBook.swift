@@ -8,7 +8,8 @@ import SalvorWire
 /// An entry of the change log says which columns it changed (`m`; NULL: every one). `salvor_healed_entry` says of ranges of entries
 /// which of these columns came by an offer (`entry`), and of which lost version the row's columns are since (`mask`, a
 /// `ColumnMask`): entries that follow one another and say the same are one range. A column of the mask that the entry itself changed by no
-/// offer was of that version before. What an offer found so already has no entry:
+/// offer was of that version before. `altered`: columns of the mask that the database itself made another value of, as a trigger that keeps the time does:
+/// what stands there is no claim of anybody's. What an offer found so already has no entry:
 /// `salvor_healed` has a line for each lost version then, and where in the log it came (`at`: twice the number of the last entry
 /// before the upload, and one more). Both are of no use to a device that parted from this server later, and go with the log
 /// (`Trimming`). Earlier builds wrote `h` into the entry, and a line for every row.
@@ -22,7 +23,7 @@ package final class HealBook {
     CREATE INDEX IF NOT EXISTS salvor_healed_at ON salvor_healed (at);
     CREATE TABLE IF NOT EXISTS salvor_healed_entry (
       last INTEGER NOT NULL, first INTEGER NOT NULL, incarnation TEXT NOT NULL, number INTEGER NOT NULL,
-      mask INTEGER NOT NULL, entry INTEGER NOT NULL, remote TEXT NOT NULL, PRIMARY KEY (last)) WITHOUT ROWID;
+      mask INTEGER NOT NULL, entry INTEGER NOT NULL, remote TEXT NOT NULL, altered INTEGER, PRIMARY KEY (last)) WITHOUT ROWID;
     CREATE TABLE IF NOT EXISTS salvor_healed_delete (
       t INTEGER NOT NULL, key TEXT NOT NULL, incarnation TEXT NOT NULL, number INTEGER NOT NULL, at INTEGER NOT NULL,
       remote TEXT NOT NULL, principal TEXT NOT NULL, PRIMARY KEY (t, key, incarnation, number, remote));
@@ -52,6 +53,8 @@ package final class HealBook {
     var mask: Int64
     /// What of an entry of the log came by the offer.
     var entryMask: Int64
+    /// Columns that the database stored otherwise than they were offered.
+    var altered: Int64 = 0
     /// Lines of `salvor_healed` may be of the same columns.
     var hasLines: Bool
     var claim: Claim?
@@ -340,31 +343,42 @@ package final class HealBook {
     var version: LostVersion
     var mask: Int64
     var entry: Int64
+    var altered: Int64 = 0
 
     /// False: it does not go on where these end.
     mutating func append(_ other: Entries) -> Bool {
-      guard other.first == last + 1, other.version == version, other.mask == mask, other.entry == entry else {
-        return false
-      }
+      guard other.first == last + 1, other.version == version, other.mask == mask, other.entry == entry,
+        other.altered == altered
+      else { return false }
       last = other.last
       return true
     }
   }
 
   /// The offers' rows are written; `before` was the last entry of the log until then. Answers with the rows that have entries.
+  ///
+  /// - Parameter altered: as `Healing.altered`, by row.
   @discardableResult
-  func write(_ healings: [UInt64: [Healing]], after before: Int64) throws -> Set<UInt64> {
+  func write(
+    _ healings: [UInt64: [Healing]], after before: Int64, altered: [UInt64: Int64] = [:]
+  ) throws -> Set<UInt64> {
     guard !healings.isEmpty else { return [] }
+    var altered = altered
     var entries: [Entries] = []
     var written: [UInt64: Int64] = [:]
     if try CommitLog.state(connection).lastSequence > before {
-      for (sequence, hash) in try writtenEntries(healings, after: before) {
+      for (sequence, hash, changed) in try writtenEntries(healings, after: before) {
         guard let healings = healings[hash], let newest = Self.newest(healings) else { continue }
-        written[hash] = sequence
+        // Once more: by a trigger.
+        if written.updateValue(sequence, forKey: hash) != nil { altered[hash, default: 0] |= changed }
         let entry = healings.reduce(0) { $0 | $1.entryMask }
+        let made = healings.reduce(altered[hash] ?? 0) { $0 | $1.altered }
         let mask = healings.filter { Self.standsWith(newest, $0) }.reduce(newest.mask) { $0 | $1.mask }
         if mask | entry == 0 { continue }
-        entries.append(Entries(first: sequence, last: sequence, version: newest.version, mask: mask, entry: entry))
+        entries.append(
+          Entries(
+            first: sequence, last: sequence, version: newest.version, mask: mask, entry: entry,
+            altered: made & mask))
       }
     }
     for (hash, healings) in healings {
@@ -411,10 +425,11 @@ package final class HealBook {
     for range in ranges {
       try connection.run(
         """
-        INSERT INTO salvor_healed_entry (last, first, incarnation, number, mask, entry, remote)
-          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+        INSERT INTO salvor_healed_entry (last, first, incarnation, number, mask, entry, remote, altered)
+          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
         """, .integer(range.last), .integer(range.first), .text(range.version.incarnation.text),
-        .integer(range.version.number), .integer(range.mask), .integer(range.entry), .text(upload.remote.text))
+        .integer(range.version.number), .integer(range.mask), .integer(range.entry), .text(upload.remote.text),
+        range.altered == 0 ? .null : .integer(range.altered))
     }
   }
 
@@ -451,10 +466,10 @@ package final class HealBook {
   /// The log's new entries of these rows, in their order.
   private func writtenEntries(
     _ healings: [UInt64: [Healing]], after before: Int64
-  ) throws -> [(sequence: Int64, row: UInt64)] {
+  ) throws -> [(sequence: Int64, row: UInt64, changed: Int64)] {
     let seeds = catalog.tables.map { RowHash(table: $0.name) }
     let keys = (0..<(catalog.tables.map(\.keyCount).max() ?? 1)).map { "v\($0)" }.joined(separator: ", ")
-    var found: [(Int64, UInt64)] = []
+    var found: [(Int64, UInt64, Int64)] = []
     try connection.query(
       "SELECT seq, t, m, \(keys) FROM salvor_change WHERE seq > ?1 AND op > \(LogOperation.touch) ORDER BY seq",
       [.integer(before)]
@@ -466,7 +481,7 @@ package final class HealBook {
       if let healings = healings[hash],
         healings.contains(where: { ($0.isBeneath ? $0.mask : $0.entryMask) & changed != 0 })
       {
-        found.append((row.int64(0), hash))
+        found.append((row.int64(0), hash, changed))
       }
       return true
     }
@@ -491,7 +506,7 @@ package final class HealBook {
     for entry in entries {
       let range = try connection.rows(
         """
-        SELECT first, last, incarnation, number, mask, entry, remote FROM salvor_healed_entry WHERE last >= ?1
+        SELECT first, last, incarnation, number, mask, entry, remote, altered FROM salvor_healed_entry WHERE last >= ?1
           ORDER BY last LIMIT 1
         """, .integer(entry)
       ).first
@@ -500,8 +515,8 @@ package final class HealBook {
       for (first, last) in [(first, entry - 1), (entry + 1, last)] where first <= last {
         try connection.run(
           """
-          INSERT INTO salvor_healed_entry (first, last, incarnation, number, mask, entry, remote)
-            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+          INSERT INTO salvor_healed_entry (first, last, incarnation, number, mask, entry, remote, altered)
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
           """, [.integer(first), .integer(last)] + range[2...])
       }
     }

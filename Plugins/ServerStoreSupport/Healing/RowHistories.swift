@@ -173,9 +173,9 @@ final class RowHistories {
     return true
   }
 
-  /// An entry `c` of the log: number, what it changed, what of it came by an offer, and its mark.
-  private static let columns = "c.seq, c.m, c.h, r.incarnation, r.number, r.mask, r.entry"
-  private static let columnCount = 7
+  /// An entry `c` of the log: number, what it changed, what of it came by an offer, its mark, and what the database made of that.
+  private static let columns = "c.seq, c.m, c.h, r.incarnation, r.number, r.mask, r.entry, r.altered"
+  private static let columnCount = 8
   private static let joined = """
      LEFT JOIN salvor_healed_entry r ON r.first <= c.seq
       AND r.last = (SELECT min(x.last) FROM salvor_healed_entry x WHERE x.last >= c.seq)
@@ -186,7 +186,10 @@ final class RowHistories {
     var offered = entry.isNull(2) ? 0 : entry.int64(2)
     if !entry.isNull(3) {
       offered |= entry.int64(6)
-      if let mark = Self.mark(entry, from: 3, at: 2 * sequence) { history.marks.append(mark) }
+      if var mark = Self.mark(entry, from: 3, at: 2 * sequence) {
+        mark.altered = entry.isNull(7) ? 0 : entry.int64(7)
+        history.marks.append(mark)
+      }
     }
     // What the upload itself has written is known otherwise.
     let ordinary = (entry.isNull(1) ? ColumnMask.all : entry.int64(1)) & ~offered

@@ -9,6 +9,8 @@ struct RowStanding {
     var mask: Int64
     /// As `salvor_healed.at`; twice the number of the entry, where it has one.
     var at: Int64
+    /// Columns that the database made another value of.
+    var altered: Int64 = 0
   }
 
   struct Write {
@@ -48,8 +50,9 @@ struct RowStanding {
     guard let mark = marks.first(where: { $0.mask.has(bit) }) else { return isWritten(bit) ? stands : .applied }
     if bit == ColumnMask.shared { return stands }
     switch finding(mark.version) {
-    // Once more: whatever was written over it, it was there. Two values of one version are two claims.
-    case .same: return isWritten(bit, after: mark) ? .superseded : stands
+    // Once more: whatever was written over it, it was there. Two values of one version are two claims, but where the database has made another
+    // one of it.
+    case .same: return isWritten(bit, after: mark) || mark.altered.has(bit) ? .superseded : stands
     // Unless it was made where an ordinary write that did not know the offered value had gone before.
     // Or in another history, where nobody had seen what is offered.
     case .newer:

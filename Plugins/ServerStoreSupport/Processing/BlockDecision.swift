@@ -324,13 +324,20 @@ final class BlockDecision {
     try refusal.reason == .missingParent || evaluation.lacksParent(request, steps)
   }
 
-  /// The sender is told what the database made of the rows that were written.
-  private func feedAltered(_ evaluation: SetEvaluation, _ tally: inout Tally) throws {
+  /// The sender is told what the database made of the rows that were written. Answers with what it altered of offered ones.
+  private func feedAltered(_ evaluation: SetEvaluation, _ tally: inout Tally) throws -> [UInt64: Int64] {
+    var altered: [UInt64: Int64] = [:]
     for (hash, entry) in evaluation.overlay.entries where entry.before != entry.now {
       // Other databases store what they are given, but for -0.0.
       guard connection.altersRows || entry.now?.contains(where: \.isMinusZero) == true else { continue }
-      if try rows.row(entry.table, entry.key) != entry.now { tally.echo.feed(entry.table, entry.key, hash) }
+      let found = try rows.row(entry.table, entry.key)
+      guard found != entry.now else { continue }
+      tally.echo.feed(entry.table, entry.key, hash)
+      guard evaluation.healings[hash] != nil, let found, let sent = entry.now else { continue }
+      let bits = rows.catalog.tables[entry.table].bits
+      altered[hash] = ColumnMask.mask(bits.indices.filter { found[$0] != sent[$0] }.map { bits[$0] })
     }
+    return altered
   }
 
   private func write(_ evaluation: SetEvaluation, _ tally: inout Tally) throws -> SetWriter.Broken? {
@@ -345,8 +352,7 @@ final class BlockDecision {
       }
       try tally.echo.account(evaluation, isDoubled: written.wasParked)
       for row in written.passedOver { tally.echo.feed(row.table, row.key, writer.hash(of: row)) }
-      try feedAltered(evaluation, &tally)
-      try heals.write(evaluation.healings, after: before)
+      try heals.write(evaluation.healings, after: before, altered: feedAltered(evaluation, &tally))
       return nil
     } catch let broken as SetWriter.Broken {
       try connection.checkReferences()

@@ -178,8 +178,10 @@ struct SetEvaluation {
     switch change.operation {
     case .insert:
       guard let present else { return try write(change, place, over: nil) }
-      if change.columns.indices.allSatisfy({ present[change.columns[$0]] == change.new[$0] }) {
-        if change.columns.count < table.columns.count || upload.isNarrowed { fed.append(change.hash) }
+      if try change.columns.indices.allSatisfy({ try holds(present, change.columns[$0], change.new[$0], table) }) {
+        if change.columns.count < table.columns.count || upload.isNarrowed || overlay.rows.connection.altersRows {
+          fed.append(change.hash)
+        }
         return nil
       }
       if table.table.sameKey == .refuse {
@@ -188,8 +190,8 @@ struct SetEvaluation {
       // The same key is the same thing: merged like an update of the columns that the insert sets.
       fed.append(change.hash)
       let merging = change.merging(into: table)
-      let isInConflict = merging.columns.enumerated().contains { index, column in
-        present[column] != merging.new[index] && table.columns[column].isSet(present[column])
+      let isInConflict = try merging.columns.enumerated().contains { index, column in
+        try table.columns[column].isSet(present[column]) && !holds(present, column, merging.new[index], table)
       }
       return isInConflict
         ? try settle(merging, of: request, place, over: present, &isKept, &foreign)
@@ -201,10 +203,10 @@ struct SetEvaluation {
       }
       fed.append(change.hash)
       let standing = try standing(upon: change, place)
-      let isInConflict = change.columns.indices.contains { index in
-        let value = present[change.columns[index]]
-        return value != change.old[index] && value != change.new[index]
-          && standing?.isUnseen(table.bits[change.columns[index]]) != false
+      let isInConflict = try change.columns.indices.contains { index in
+        let column = change.columns[index]
+        return try present[column] != change.old[index] && standing?.isUnseen(table.bits[column]) != false
+          && !holds(present, column, change.new[index], table)
       }
       return isInConflict
         ? try settle(change, of: request, place, over: present, &isKept, &foreign)
@@ -217,6 +219,16 @@ struct SetEvaluation {
       fed.append(change.hash)
       return try settle(change, of: request, place, over: present, &isKept, &foreign)
     }
+  }
+
+  /// The row has the value already: as it was sent, or as the database would write it.
+  private func holds(_ row: Row, _ column: Int, _ sent: Value, _ table: ServerTable) throws -> Bool {
+    let connection = overlay.rows.connection
+    if row[column] == sent { return true }
+    guard connection.altersRows, !row[column].isNull, !sent.isNull else { return false }
+    let name = table.columns[column].name
+    guard let stored = try connection.asStored(sent, in: table.name, name) else { return false }
+    return try stored == row[column] || stored == connection.asStored(row[column], in: table.name, name)
   }
 
   /// Of a row that the sender cannot see now, or of a delete's that is gone. Whether it is there is told only where he could

@@ -343,22 +343,25 @@ extension ShapePlan {
     columns.firstIndex(of: column).map { operation == .update ? keyItems.count + 2 * $0 + 1 : $0 }
   }
 
-  /// Runs the statement. False: the row, if there is one, is not what was sent.
-  func run(_ row: RowItems, _ catalog: Catalog) throws -> Bool {
-    guard let statement, let place else { return false }
+  /// Runs the statement: whether the row, if there is one, is what was sent, and the columns that are not, as far as the statement tells.
+  func run(_ row: RowItems, _ catalog: Catalog) throws -> (isAsSent: Bool, altered: Int64) {
+    guard let statement, let place else { return (false, 0) }
     let items = row.items
     for (index, item) in parameters.enumerated() { try statement.bind(index + 1, items[item]) }
     if answers.isEmpty {
       try statement.run()
-      return !row.holdsMinusZero
+      return (!row.holdsMinusZero, 0)
     }
     defer { statement.reset() }
-    guard try statement.step() else { return true }
+    guard try statement.step() else { return (true, 0) }
     let table = catalog.tables[place]
-    return answers.enumerated().allSatisfy { index, column in
-      sentItem(of: column).map { statement.holds(items[$0], index) }
+    let altered = answers.enumerated().filter { index, column in
+      let isAsSent =
+        sentItem(of: column).map { statement.holds(items[$0], index) }
         ?? (statement.value(index) == table.columns[column].defaultValue ?? .null)
+      return !isAsSent
     }
+    return (altered.isEmpty, ColumnMask.mask(altered.map { table.bits[$0.element] }))
   }
 
   /// What the database could not compare or store, whatever it is asked.

@@ -201,7 +201,8 @@ struct StraightOffers {
     case .entry(let number):
       entryCount += 1
       let entry = HealBook.Entries(
-        first: number, last: number, version: healing.version, mask: healing.mask, entry: healing.entryMask)
+        first: number, last: number, version: healing.version, mask: healing.mask, entry: healing.entryMask,
+        altered: healing.altered & healing.mask)
       if entries.isEmpty || !entries[entries.count - 1].append(entry) { entries.append(entry) }
     case .nothing: same.insert(row)
     case .unknown: isTold = false

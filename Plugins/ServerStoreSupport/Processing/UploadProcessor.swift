@@ -556,9 +556,9 @@ package final class UploadProcessor {
   ) throws -> Bool {
     guard plan.statement != nil else { return false }
     let before = connection.writtenRows
-    var (isAsSent, changes) = (true, 0)
+    var (isAsSent, altered, changes) = (true, Int64(0), 0)
     func runProved() throws {
-      isAsSent = try plan.run(row, catalog)
+      (isAsSent, altered) = try plan.run(row, catalog)
       changes = connection.changes
       guard mayGoBack else { return }
       let entry = tally.echo.lastAccounted
@@ -584,7 +584,7 @@ package final class UploadProcessor {
     if let offer, let place = plan.place {
       let healing = HealBook.Healing(
         table: place, key: plan.key(of: row), version: offer.version, mask: plan.healedMask,
-        entryMask: plan.healedEntry, hasLines: false)
+        entryMask: plan.healedEntry, altered: altered, hasLines: false)
       tally.straightOffers.add(healing, hash, trace, after: accounted)
     }
     return true

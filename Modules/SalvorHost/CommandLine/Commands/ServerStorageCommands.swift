@@ -123,11 +123,12 @@ extension Command {
       guard let store = try invocation.makeServerStore() as? any BackupListingServerStore else {
         throw unable("backups")
       }
-      guard try await invocation.audited("server.backup.forget", id, on: store, { try await store.forgetBackup(id) })
-      else {
-        throw SalvorError(
-          .notFound, "There is no copy \(id) that is not forgotten yet. salvor server backups lists them.",
-          context: ["id": id])
+      try await invocation.audited("server.backup.forget", id, on: store) {
+        guard try await store.forgetBackup(id) else {
+          throw SalvorError(
+            .notFound, "There is no copy \(id) that is not forgotten yet. salvor server backups lists them.",
+            context: ["id": id])
+        }
       }
       invocation.terminal.json(["forgotten": .string(id)])
       invocation.terminal.say("copy \(id) is forgotten: its file may be removed")

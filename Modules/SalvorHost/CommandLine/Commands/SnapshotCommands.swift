@@ -108,11 +108,12 @@ extension Command {
       _ = try await elsewhere.call("DELETE", "/admin/v1/snapshots/\(id)")
       await elsewhere.close()
     } else {
-      let (_, folder) = try invocation.snapshots()
+      let (configuration, folder) = try invocation.snapshots()
+      let store = try Host.makeServerStore(configuration)
       guard try folder.list().contains(where: { $0.id == id }) else {
         throw SalvorError(.notFound, "There is no snapshot of this ID. salvor server snapshots lists them.")
       }
-      try folder.remove(id)
+      try await invocation.audited("snapshot.delete", id, on: store) { try folder.remove(id) }
     }
     invocation.terminal.json(["deleted": .string(id)])
     invocation.terminal.say("removed the snapshot \(id)")

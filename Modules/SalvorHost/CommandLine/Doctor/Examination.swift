@@ -64,6 +64,14 @@ struct Examination {
     var found = stat()
     let folder = path.lastIndex(of: "/").map { String(path[..<$0]) } ?? "."
     guard stat(path, &found) == 0 else {
+      if let beside = remembering(path, in: folder) {
+        add(
+          .bad, name, "\(path) is not there, and \(beside) remembers it",
+          name.hasPrefix("server")
+            ? "put it back (salvor server restore FILE): salvor serve makes no new one beside that file"
+            : "put it back from a copy: salvor sync makes a new one, which has nothing of what waited in the old one")
+        return space(folder, needed: 0)
+      }
       let isWritable = access(folder.isEmpty ? "/" : folder, W_OK) == 0
       add(
         isWritable ? .note : .bad, name, "\(path) is not there yet",
@@ -90,6 +98,14 @@ struct Examination {
         .note, name, "its write-ahead log has \(bytes(Int64(log.st_size)))",
         "some program reads for very long: look for one that leaves a transaction open")
     }
+  }
+
+  /// What Salvor has beside a database that was there; nil: nothing.
+  private func remembering(_ path: String, in folder: String) -> String? {
+    let place = folder.isEmpty ? "/" : folder
+    let begin = (path.lastIndex(of: "/").map { String(path[path.index(after: $0)...]) } ?? path) + ".salvor-"
+    let found = fileNames(in: place)?.filter { $0.hasPrefix(begin + "side") || $0.hasPrefix(begin + "identity") }
+    return found?.min().map { place == "/" ? "/\($0)" : "\(place)/\($0)" }
   }
 
   /// What SQLite and Salvor have beside the database: a file that another user has made, with sudo for instance, stops every write.
@@ -190,12 +206,17 @@ struct Examination {
       let began = ContinuousClock.now
       invocation.terminal.progress("asking the server, \(Self.patience / 1000) s at most")
       defer { invocation.terminal.endProgress() }
-      let response = try await transport.ask("/readyz", withinMilliseconds: Self.patience, SystemClock())
+      var response = try await transport.ask("/readyz", withinMilliseconds: Self.patience, SystemClock())
+      // Its readiness may be told at an address of its own, or to a role alone; that it lives, to everybody.
+      let isApart = [401, 403, 404].contains(response.status)
+      if isApart { response = try await transport.ask("/healthz", withinMilliseconds: Self.patience, SystemClock()) }
       await transport.close()
       let taken = (ContinuousClock.now - began).components
       let milliseconds = taken.seconds * 1000 + taken.attoseconds / 1_000_000_000_000_000
       if response.status == 200 {
-        return Finding(state: .good, about: "server", message: "it answers, within \(milliseconds) ms")
+        let apart = "; whether its database does, it tells its monitoring alone"
+        return Finding(
+          state: .good, about: "server", message: "it answers, within \(milliseconds) ms\(isApart ? apart : "")")
       }
       let why = (try? JSONValue(parsing: response.body))?["detail"]?.string
       return Finding(
@@ -216,9 +237,11 @@ struct Examination {
 
   private func transport(_ invocation: Invocation) throws -> (any ClientTransport)? {
     if let client = configuration?.client { return try client.transport.make() }
-    guard let listen = configuration?.description["server"]?["listen"], listen["module"]?.string == "http",
-      listen["tls"]?.members == nil
-    else { return nil }
+    let server = configuration?.description["server"]
+    let places = [server?["monitoring"], server?["listen"]].compactMap { $0 }
+    guard let listen = places.first(where: { $0["module"]?.string == "http" && $0["tls"]?.members == nil }) else {
+      return nil
+    }
     let port = listen["port"]?.integer ?? 8484
     var host = listen["address"]?.string ?? "127.0.0.1"
     if host == "0.0.0.0" { host = "127.0.0.1" }
