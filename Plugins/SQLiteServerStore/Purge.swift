@@ -56,8 +56,10 @@ extension ServerWriter {
     let count = try transaction(durable: true) { open in
       let place = try Purge.place(of: table, open.catalog)
       let book = try PurgeBook(open.connection)
+      let table = open.catalog.tables[place]
+      let stored = try keys.map { try Purge.stored($0, in: table, open.connection) }
       return try book.note(
-        .release, keys, of: open.catalog.tables[place], at: now, in: options.isFile ? purgeLedger : nil,
+        .release, stored, of: table, at: now, in: options.isFile ? purgeLedger : nil,
         open.opening.serverID)
     }
     try notePurges()

@@ -95,6 +95,22 @@
         try captured("INSERT INTO note VALUES ('a', 'x', 'anna')", desk) == ["1 1 - a -", "1 2 2 a anna"])
     }
 
+    @Test("Triggers that somebody has enabled again see what a logical subscriber writes, as before")
+    func enabledAgain() throws {
+      let desk = try LogDesk(capturesReplicas: true), connection = try desk.connection()
+      let check = DatabaseCheck(connection)
+      #expect(try check.uncaptured(desk.tables, capturesReplicas: true) == [])
+      try connection.execute("ALTER TABLE note DISABLE TRIGGER USER; ALTER TABLE note ENABLE TRIGGER USER")
+      #expect(try check.uncaptured(desk.tables, capturesReplicas: true) == ["note"])
+      _ = try LogDesk.install(connection, capturesReplicas: true)
+      #expect(try check.uncaptured(desk.tables, capturesReplicas: true) == [])
+      let start = try desk.seal(connection)
+      try connection.execute(
+        "SET session_replication_role = replica; INSERT INTO note VALUES ('a', 'x', 'anna'); RESET session_replication_role")
+      try desk.seal(connection)
+      #expect(try desk.entries(connection, after: start.last) == ["1 1 - a -"])
+    }
+
     @Test("What is written through a parent of the table is captured, and a table that becomes a part later is found")
     func partitions() throws {
       let desk = try LogDesk(), connection = try desk.connection()

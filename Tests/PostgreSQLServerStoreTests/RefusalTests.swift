@@ -34,6 +34,39 @@
       await store.close()
     }
 
+    @Test("Two devices that write the same into a column are in no conflict, however PostgreSQL writes the value")
+    func sameValues() async throws {
+      try desk.execute(
+        """
+        CREATE TABLE item (id text PRIMARY KEY, price numeric(10, 2), at timestamptz, doc jsonb, code char(4));
+        INSERT INTO item VALUES ('old', 1, '2026-01-01', '{}', 'a')
+        """)
+      let columns: [(String, Value, Value, Value)] = [
+        ("price", "1.00", "12.5", "12.50"), ("at", "2026-01-01 00:00:00+00", "2026-02-02T10:00:00Z", "2026-02-02 10:00:00+00"),
+        ("doc", "{}", "{\"b\":1,\"a\":2}", "{\"a\": 2, \"b\": 1}"), ("code", "a   ", "b", "b   "),
+      ]
+      let store = try await open(
+        table(
+          "item", .text, Column("price", .text, nullable: true), Column("at", .timestamp, nullable: true),
+          Column("doc", .json, nullable: true), Column("code", .text, nullable: true)))
+      let changes =
+        columns.map { update("item", $0.0, "old", $0.1, $0.2) }
+        + [insert("item", ["id"] + columns.map(\.0), "new", columns[0].2, columns[1].2, columns[2].2, columns[3].2)]
+      let head = try await store.sweep().number
+      for device in 1...2 {
+        let results = try await upload(store, changes, made: head)
+        #expect(results.refused.isEmpty && results.conflicts == 0, "device \(device): \(results.refused)")
+      }
+      for (name, _, _, stored) in columns {
+        let found = try desk.rows("SELECT DISTINCT \(name) FROM item")
+        #expect(found == [[stored]], "\(name): \(found)")
+      }
+      // Another value is one.
+      let other = try await upload(store, [update("item", "price", "old", "1.00", "12.6")], made: head)
+      #expect(other.refused.count + Int(other.conflicts) == 1)
+      await store.close()
+    }
+
     @Test(
       "A trigger that waits for the end of the transaction refuses its row alone, in its own words", arguments: [1, 20])
     func deferredTrigger(others: Int) async throws {

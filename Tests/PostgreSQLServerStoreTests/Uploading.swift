@@ -30,11 +30,12 @@
 
     /// One upload of requests of one change each.
     func upload(
-      _ store: PostgreSQLServerStore, _ changes: [(shape: UploadShape, values: [Value])]
+      _ store: PostgreSQLServerStore, _ changes: [(shape: UploadShape, values: [Value])], made: Int64? = nil
     ) async throws -> UploadResults {
       let remote = RemoteID(from: SystemRandom()), stamp = RequestStamp(from: SystemRandom())
       try await store.register(remote, principal: "anna")
-      let head = try await store.sweep().number
+      let newest = try await store.sweep().number
+      let head = made ?? newest
       var writer = UploadChunkWriter()
       for (place, change) in changes.enumerated() {
         let shape = writer.place(of: change.shape)

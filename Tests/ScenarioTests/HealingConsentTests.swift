@@ -58,6 +58,49 @@ struct HealingConsentTests {
     #expect(try await a.open().status().queued == 0)
   }
 
+  @Test("deletes that waited for consent wait again after one more restore, all of them, and are done when it is given")
+  func deletesAfterTwoRestores() async throws {
+    let (fleet, a, b) = try await fleet(a: "heal: \"review\"")
+    try await a.write("INSERT INTO site (id, name) VALUES ('s1', 'x'), ('s2', 'x'), ('s3', 'x')")
+    try await synchronize([a, b], times: 2)
+    try await fleet.backup("dawn")
+    try await a.write("DELETE FROM site WHERE id IN ('s1', 's2', 's3')")
+    try await synchronize([a, b], times: 2)
+    for _ in 1...3 {
+      try await fleet.restore("dawn")
+      try await synchronize([a, b], times: 2)
+      #expect(try fleet.serverConnection().integer("SELECT count(*) FROM salvor_heal_waiting") == 3)
+      #expect(try await a.open().status().waiting == 3)
+    }
+    #expect(try await fleet.server?.engine.acceptOffers(WaitingQuery()) == 3)
+    try await synchronize([a, b], times: 2)
+    #expect(try fleet.serverConnection().integer("SELECT count(*) FROM site WHERE id IN ('s1', 's2', 's3')") == 0)
+    try fleet.expectEqual(["site"], [a, b])
+    #expect(try await a.open().status().waiting == 0)
+    await fleet.stop()
+  }
+
+  @Test("a conflict version that an accepted offer has become is given back after one more restore (decision 94)")
+  func conflictOfAnAcceptedOffer() async throws {
+    let (fleet, a, b) = try await fleet(b: "heal: \"review\"")
+    try await b.write("UPDATE site SET name = 'of b' WHERE id = 's0'")
+    try await synchronize([b], times: 1)
+    try await fleet.restore("dawn")
+    try await a.write("UPDATE site SET name = 'of a' WHERE id = 's0'")
+    try await synchronize([a], times: 1)
+    #expect(try await b.sync().waiting == 1)
+    for _ in 1...2 {
+      _ = try await fleet.server?.engine.acceptOffers(WaitingQuery())
+      try await synchronize([b, a], times: 2)
+      #expect(try sites(fleet).first?[1] == "of a")
+      let open = try fleet.serverConnection().rows("SELECT client FROM salvor_conflict WHERE resolution IS NULL")
+      #expect(open.count == 1 && open[0][0].string?.contains("of b") == true)
+      try await fleet.restore("dawn")
+      for device in [a, b] { #expect(try await device.sync().error == nil) }
+    }
+    await fleet.stop()
+  }
+
   @Test("what the operator rejects is named, the row and the change, each with its values")
   func rejected() async throws {
     let (fleet, a, b) = try await reviewed()

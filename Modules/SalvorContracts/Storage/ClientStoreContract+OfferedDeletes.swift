@@ -149,6 +149,16 @@ extension ClientStoreContract {
       try await bench.expectRows("note", [["n1", "a", "x"], ["n2", "b", .null], ["n3", "c", .null]])
       try expectEqual(try await bench.begin().changes, [], "what is sent in the end")
     },
+    offering("deletes that the server held go again, all of them, to one that was put back once more and holds none") {
+      bench in
+      let begun = try await heldDeletes(&bench)
+      try await bench.settle(
+        begun, commit: bench.nextCommit(), waiting: [begun.changes[0].counter...begun.changes[1].counter])
+      try expect(try await !isDue(bench, settlings: 0, deletes: 2), "it holds them")
+      try expect(try await isDue(bench, settlings: 0, in: "9"), "it has settled none, and names none")
+      try expectEqual(
+        try await bench.begin().changes.map(\.summary), begun.changes.map(\.summary), "what is sent again")
+    },
     offering("deletes that the server holds are all asked about where it holds fewer than the device knows of") {
       bench in
       let begun = try await heldDeletes(&bench)
@@ -213,10 +223,12 @@ extension ClientStoreContract {
     return try await bench.begin()
   }
 
-  private static func isDue(_ bench: ClientBench, settlings: Int64, deletes: Int64? = nil) async throws -> Bool {
+  private static func isDue(
+    _ bench: ClientBench, settlings: Int64, deletes: Int64? = nil, in incarnation: String = "8"
+  ) async throws -> Bool {
     await bench.store.endSession()
     let terms = HealTerms(
-      incarnation: IncarnationID(unchecked: String(repeating: "8", count: 32)), settlings: settlings,
+      incarnation: IncarnationID(unchecked: String(repeating: incarnation, count: 32)), settlings: settlings,
       deletes: deletes)
     return try await bench.store.remember(terms, heal: .own, retention: .max / 2)
   }

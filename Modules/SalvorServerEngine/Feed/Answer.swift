@@ -117,13 +117,14 @@ extension ServerEngine {
       .init("principal", .string(principal.name)),
     ]
     if !untold.isEmpty { members.append(.init("incarnations", .array(untold.map(\.json)))) }
-    if let heal, heal.floor != nil || heal.waiting > 0 || heal.settlings > 0 || !heal.withdrawn.isEmpty {
+    let holds = heal.map { $0.waiting > 0 || $0.settlings > 0 || $0.deletes ?? 0 > 0 } ?? false
+    if let heal, holds || heal.floor != nil || !heal.withdrawn.isEmpty {
       var terms: [JSONValue.Member] = []
       if let floor = heal.floor { terms.append(.init("floor", .integer(floor))) }
       if heal.waiting > 0 { terms.append(.init("waiting", .integer(heal.waiting))) }
-      if heal.settlings > 0 {
-        terms.append(.init("settlings", .integer(heal.settlings)))
-        if let deletes = heal.deletes { terms.append(.init("deletes", .integer(deletes))) }
+      if heal.settlings > 0 { terms.append(.init("settlings", .integer(heal.settlings))) }
+      if let deletes = heal.deletes, deletes > 0 || heal.settlings > 0 {
+        terms.append(.init("deletes", .integer(deletes)))
       }
       if !heal.withdrawn.isEmpty { terms.append(.init("withdrawn", .bool(true))) }
       members.append(.init("heal", .object(terms)))

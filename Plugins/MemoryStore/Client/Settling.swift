@@ -187,7 +187,8 @@ extension ClientContent {
     if heldAsked?.incarnation == terms.incarnation, heldAsked?.settlings == terms.settlings { return false }
     heldAsked = terms
     let waiting = keptVersions.indices.filter { keptVersions[$0].wait == .waits }
-    if let deletes = terms.deletes {
+    // A server that has settled none says the number where it holds some.
+    if let deletes = terms.deletes ?? (terms.settlings == 0 ? 0 : nil) {
       guard deletes < heldDeletes else { return false }
       for place in waiting { keptVersions[place].wait = .isAsked }
       return true

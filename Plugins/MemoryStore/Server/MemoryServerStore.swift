@@ -310,7 +310,8 @@ public actor MemoryServerStore: ServerStore {
       case .accepted(let inConflict)?:
         results.acceptedRequests += 1
         if inConflict { results.conflicts += 1 }
-        if processing.isKept(request.id) { results.kept.append(request.firstCounter) }
+        let wasKept = state.conflictVersions.contains { $0.request == request.id && $0.settlement == nil }
+        if wasKept || processing.isKept(request.id) { results.kept.append(request.firstCounter) }
         state.settle(request, nil, time: clock.now())
       case .refused(let reason, let message, let status, let blockedBy)?:
         var refusal = Refusal(

@@ -73,7 +73,10 @@
 
     private mutating func install(beginsIncarnation: Bool) throws -> Catalog {
       let isNew = try !isThere("salvor_server")
-      if !isNew { isLater = try refuseLaterFormat() }
+      if !isNew {
+        try refuseEmpty()
+        isLater = try refuseLaterFormat()
+      }
       if isNew, let expected {
         throw SalvorError(
           .storageCorrupt,
@@ -98,6 +101,15 @@
         schema, tables: tables, policies: try tables.map { try setup.conflictPolicy(of: $0.table) },
         // The transactions of uploads check them at once (`Sealing.begin`), and sets at their end.
         hasDeferrableForeignKeys: false, withholdsMessages: setup.withholdsMessages, dialect: connection.dialect)
+    }
+
+    /// An installation writes who the server is in the transaction that makes the tables: tables without it were put back without their rows.
+    private func refuseEmpty() throws {
+      guard try connection.scalar("SELECT 1 FROM salvor_server WHERE key = 'id'") == nil else { return }
+      throw SalvorError(
+        .storageCorrupt,
+        "The schema \(settings.schema) is there without its rows: the database is being put back, or was copied without them. No new server was made. Put the database back whole. If a new server is meant, drop the schema \(settings.schema) first."
+      )
     }
 
     /// Of `salvor_server`: the next start takes the tables as they are.

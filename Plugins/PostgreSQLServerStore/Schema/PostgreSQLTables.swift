@@ -40,6 +40,7 @@
           "CREATE INDEX IF NOT EXISTS salvor_settled_stamp ON salvor_settled (stamp)",
           "CREATE INDEX IF NOT EXISTS salvor_settled_time ON salvor_settled (time)",
           "CREATE INDEX IF NOT EXISTS salvor_conflict_first ON salvor_conflict (first)",
+          "CREATE INDEX IF NOT EXISTS salvor_conflict_request ON salvor_conflict (request)",
           "CREATE INDEX IF NOT EXISTS salvor_conflict_offer ON salvor_conflict (\"table\", key) WHERE offer IS NOT NULL",
           "CREATE INDEX IF NOT EXISTS salvor_conflict_open ON salvor_conflict (id) WHERE resolution IS NULL",
           """

@@ -33,9 +33,9 @@
       let server = try await present().opening.serverID
       return try await writing { desk in
         let place = try Purge.place(of: table, desk.catalog)
-        let keys = desk.catalog.tables[place].canonical(keys)
-        return try PurgeBook(desk.connection).note(
-          .release, keys, of: desk.catalog.tables[place], at: now, in: ledger, server)
+        let table = desk.catalog.tables[place]
+        let keys = try table.canonical(keys).map { try Purge.stored($0, in: table, desk.connection) }
+        return try PurgeBook(desk.connection).note(.release, keys, of: table, at: now, in: ledger, server)
       }
     }
 

@@ -201,8 +201,8 @@
         default: options.log("The database goes on after a failover. Nothing of it is missing.")
         }
         return made
-      } catch let error as SalvorError where error.code == .storageCorrupt || error.context["timeline"] != nil {
-        // Somebody may put it back whole, or say which one counts.
+      } catch let error as SalvorError where error.code != .storageBusy && error.code != .cancelled {
+        // Somebody may be putting it back, or is to say which one counts.
         history.giveUp(before)
         note(misfit: error.message, error)
         try checkFit()

@@ -29,8 +29,10 @@ struct HeldDeletes {
     guard try connection.integer("SELECT 1 FROM salvor_kept WHERE held = 1 LIMIT 1") != nil else { return false }
     let asked = "\(terms.incarnation.text) \(terms.settlings)"
     guard try connection.text(.heldAsked) != asked else { return false }
-    let asksAll = terms.deletes != nil
-    let isAny = try terms.deletes.map { try $0 < count() } ?? true
+    // A server that has settled none says the number where it holds some: put back once more, it has lost them.
+    let deletes = terms.deletes ?? (terms.settlings == 0 ? 0 : nil)
+    let asksAll = deletes != nil
+    let isAny = try deletes.map { try $0 < count() } ?? true
     try connection.transaction {
       try connection.setState(.heldAsked, asked)
       guard isAny else { return }

@@ -136,6 +136,7 @@ enum ServerDDL {
       CREATE INDEX IF NOT EXISTS salvor_remote_staged ON salvor_remote (principal, staged_bytes) WHERE staged_bytes > 0;
       CREATE INDEX IF NOT EXISTS salvor_settled_stamp ON salvor_settled (stamp);
       CREATE INDEX IF NOT EXISTS salvor_conflict_first ON salvor_conflict (first);
+      CREATE INDEX IF NOT EXISTS salvor_conflict_request ON salvor_conflict (request);
       CREATE INDEX IF NOT EXISTS salvor_conflict_offer ON salvor_conflict ("table", key) WHERE offer IS NOT NULL;
       CREATE INDEX IF NOT EXISTS salvor_conflict_open ON salvor_conflict (id) WHERE resolution IS NULL;
       DROP INDEX IF EXISTS salvor_conflict_resolved;

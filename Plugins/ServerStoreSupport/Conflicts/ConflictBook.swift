@@ -127,6 +127,13 @@ package struct ConflictBook {
       "WHERE id > ?1\(condition) ORDER BY id LIMIT ?2", [.integer(id), .integer(Int64(max(0, limit)))])
   }
 
+  /// The request was kept for a person, whether he has decided since or not.
+  func isKept(_ request: RequestID) throws -> Bool {
+    try connection.integer(
+      "SELECT 1 FROM salvor_conflict WHERE request = ?1 AND coalesce(resolution, '') <> '\(Self.settled)' LIMIT 1",
+      .text(request.description)) != nil
+  }
+
   /// All versions of the request that the version belongs to.
   private func request(of id: Int64) throws -> [ConflictVersion] {
     try versions("WHERE first = (SELECT first FROM salvor_conflict WHERE id = ?1) ORDER BY id", [.integer(id)])

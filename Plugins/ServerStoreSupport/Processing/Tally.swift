@@ -114,6 +114,9 @@ struct Tally {
     for version in versions { if let row = version.unmade { refusedRows[version.change.hash] = .some(row) } }
   }
 
+  /// It was kept under an earlier upload.
+  mutating func noteKept(_ request: StagedRequest) { keptBefore.append(request.first) }
+
   /// What waits, for the book. Of it stays here what later requests must be told by, as little as may be.
   mutating func takeHeld() -> [RefusedRequest] {
     let taken = held

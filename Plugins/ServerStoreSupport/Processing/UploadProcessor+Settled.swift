@@ -8,6 +8,8 @@ extension UploadProcessor {
     case nil: return false
     case .accepted:
       tally.accepted += 1
+      // One that waited here may have been settled so since: its device remembers what it sent, as of every conflict version.
+      if try ConflictBook(rows).isKept(request.id) { tally.noteKept(request) }
       // The sender shows its change again, on whatever base it has now; what the row became since comes with this answer.
       for change in request.changes {
         if let table = change.table { tally.echo.feed(table, change.key, change.hash) }

@@ -35,9 +35,10 @@ package struct Purge {
   /// The row goes, and with it those that the database's foreign keys take along (`ON DELETE CASCADE`): they are erased as it is.
   ///
   /// Errors: `cannot-stand` where rows need the row that do not go with it.
-  package mutating func erase(_ place: Int, _ key: Key) throws {
-    let along = try rowsAlong(place, key)
+  package mutating func erase(_ place: Int, _ asked: Key) throws {
     let table = catalog.tables[place]
+    let key = try Self.stored(asked, in: table, connection)
+    let along = try rowsAlong(place, key)
     do {
       try connection.run(
         "DELETE FROM \(table.sql) AS x WHERE \(table.keyMatches("x") { "?\($0 + 1)" })", key)
@@ -53,6 +54,16 @@ package struct Purge {
       report.rows += 1
       report.along += 1
       try forget(row.place, row.key)
+    }
+  }
+
+  /// The key as its row has it, or would have it: a person may write a UUID in braces, and the ledger knows a key by its bytes.
+  package static func stored(_ key: Key, in table: ServerTable, _ connection: any StoreConnection) throws -> Key {
+    let found = try connection.rows(
+      "SELECT \(table.keyList("x")) FROM \(table.sql) AS x WHERE \(table.keyMatches("x") { "?\($0 + 1)" })", key)
+    if let found = found.first { return found }
+    return try zip(table.keyPlaces, key).map { place, value in
+      try connection.asStored(value, in: table.name, table.columns[place].name) ?? value
     }
   }
 
