@@ -15,6 +15,8 @@
       var setup: ServerSetup
       var opening: ServerOpening
       var catalog: Catalog
+      /// The write-ahead log's place when it was opened: rows that no commit names were there then (`ReadReplica`).
+      var place = ""
       var logWidth: Int { Catalog.logWidth(of: catalog.tables) }
     }
 
@@ -134,10 +136,11 @@
         if !said.isEmpty { _ = try desk.log.sweep() }
         _ = try RowProof.note(connection, opened.catalog.tables, after: 0) { _ in true }
         return (
-          facts: facts, isRestored: isRestored, unseen: try book.unseen(),
+          facts: facts, isRestored: isRestored, unseen: try book.unseen(), place: try ReadReplica.place(connection),
           notices: hasMoved && !isRestored ? said + [HistoryFacts.moved] : said
         )
       }
+      view.place = found.place
       let wasRestored = before == nil && state.withLock { $0.view?.opening.isRestored } == true
       view.opening.isRestored = found.isRestored || wasRestored
       if found.isRestored, before == nil {

@@ -67,9 +67,10 @@
     /// What the replica says, in a transaction that reads one snapshot, and the place in the write-ahead log that it had replayed then. Nil: ask
     /// the primary.
     ///
-    /// - Parameter incarnation: of the primary. A standby that still runs on a history which the primary has left does not know it.
+    /// - Parameter view: of the primary. A standby that still runs on a history which the primary has left does not know its incarnation; and rows
+    ///   that no commit names, as of a table that was taken in, it has where it has replayed the place of the opening.
     func answer<Answer: Sendable>(
-      _ need: Need, of incarnation: IncarnationID, _ body: @Sendable (PostgreSQLConnection) throws -> Answer?
+      _ need: Need, of view: PostgreSQLServerStore.View, _ body: @Sendable (PostgreSQLConnection) throws -> Answer?
     ) async throws -> (answer: Answer, place: String)? {
       guard state.withLock({ $0.leftUntil <= clock.now() }) else { return nil }
       let place = state.withLock { state in
@@ -80,7 +81,7 @@
       defer { state.withLock { $0.asking[place] -= 1 } }
       do {
         let found = try await sessions[place].run { connection -> (answer: Answer, place: String)? in
-          guard try Self.hasReplayed(need, of: incarnation, connection), let answer = try body(connection) else { return nil }
+          guard try Self.hasReplayed(need, of: view, connection), let answer = try body(connection) else { return nil }
           return (answer, try Self.replayed(connection))
         }
         takeUp(hasAnswered: found != nil)
@@ -99,20 +100,26 @@
 
     /// Asked before the snapshot: what is replayed later need not be in it.
     private static func hasReplayed(
-      _ need: Need, of incarnation: IncarnationID, _ connection: PostgreSQLConnection
+      _ need: Need, of view: PostgreSQLServerStore.View, _ connection: PostgreSQLConnection
     ) throws -> Bool {
+      let incarnation = view.opening.incarnation
       let isOfHistory =
-        "pg_is_in_recovery() AND EXISTS (SELECT 1 FROM salvor_server WHERE key = 'incarnation' AND value = ?1)"
+        "pg_is_in_recovery() AND pg_last_wal_replay_lsn() >= CAST(?2 AS pg_lsn) AND EXISTS (SELECT 1 FROM salvor_server WHERE key = 'incarnation' AND value = ?1)"
       return switch need {
       case .commit(let commit):
         try connection.integer(
-          "SELECT \(isOfHistory) AND EXISTS (SELECT 1 FROM salvor_commit WHERE number = ?2 AND id = ?3)",
-          .text(incarnation.text), .integer(commit.number), .text(commit.id.text)) == 1
+          "SELECT \(isOfHistory) AND EXISTS (SELECT 1 FROM salvor_commit WHERE number = ?3 AND id = ?4)",
+          .text(incarnation.text), .text(view.place), .integer(commit.number), .text(commit.id.text)) == 1
       case .place(let place):
         try connection.integer(
-          "SELECT \(isOfHistory) AND pg_last_wal_replay_lsn() >= CAST(?2 AS pg_lsn)", .text(incarnation.text),
-          .text(place)) == 1
+          "SELECT \(isOfHistory) AND pg_last_wal_replay_lsn() >= CAST(?3 AS pg_lsn)", .text(incarnation.text),
+          .text(view.place), .text(place)) == 1
       }
+    }
+
+    /// Of the primary's write-ahead log, now.
+    static func place(_ connection: PostgreSQLConnection) throws -> String {
+      try connection.scalar("SELECT pg_current_wal_lsn()::text")?.string ?? ""
     }
 
     private static func replayed(_ connection: PostgreSQLConnection) throws -> String {
@@ -172,7 +179,7 @@
       let need: ReadReplica.Need =
         if let place = position.place { .place(place) } else { .commit(try await sweep()) }
       let (now, limits, catalog) = (options.clock.now(), options.limits, view.catalog)
-      let found = try await replica.answer(need, of: view.opening.incarnation) { connection -> (page: FeedPage, hints: [BlobHint])? in
+      let found = try await replica.answer(need, of: view) { connection -> (page: FeedPage, hints: [BlobHint])? in
         switch try FeedPageMaker.page(request, connection, catalog, now: now, limits: limits) {
         case .page(let page, let hints): (page, hints)
         // Only the primary gives numbers.
@@ -203,7 +210,7 @@
         let view = try await present()
         if let newest,
           let found = try await replica.answer(
-            .commit(newest), of: view.opening.incarnation, { try answer($0, view.catalog) })
+            .commit(newest), of: view, { try answer($0, view.catalog) })
         {
           return found.answer
         }

@@ -84,6 +84,8 @@ final class DownloadStream {
     /// No row of it can have outstanding requests or be in another's way, nor need it be remembered: values are bound as
     /// they are read.
     let isPlain: Bool
+    /// Finds a row that the key's collation takes for another one under this key; nil: the key's bytes tell its rows apart.
+    var other: SQLiteStatement?
 
     init(
       table: CapturedTable, upsert: SQLiteStatement, insert: SQLiteStatement?, delete: SQLiteStatement, slots: [Int],
@@ -136,9 +138,13 @@ final class DownloadStream {
             "INSERT INTO \(quoted(table.name)) (\(names)) VALUES (\(values))", persistent: true) : nil,
         delete: try context.connection.prepare(entry.deleteStatement, persistent: true), slots: slots,
         names: columns.map(\.name), defaults: columns.map { $0.defaultValue ?? .null },
-        isPlain: leaving.isEmpty && table.uniques.isEmpty && !isInWork
+        isPlain: leaving.isEmpty && table.uniques.isEmpty && !table.hasCollatedKey && !isInWork
           && onlyTables == nil
           && (isWhole || !touched.recordsWritten.contains(table.number)))
+    }
+    if table.hasCollatedKey {
+      target.other = try context.connection.prepare(
+        "SELECT 1 FROM \(quoted(table.name)) x WHERE \(table.otherRowAt { "?\($0 + 1)" })", persistent: true)
     }
     targets[name] = target
     if onlyTables == nil { try context.forgetDigest(of: table) }
@@ -255,7 +261,7 @@ final class DownloadStream {
 
   private func mayGoAhead(_ table: CapturedTable) throws {
     guard ahead || arrival != nil else { return }
-    if ahead, !touched.isWhole.contains(table.number) { throw NotAhead() }
+    if table.hasCollatedKey || ahead && !touched.isWhole.contains(table.number) { throw NotAhead() }
     if let arrival, arrival.twin(of: table) == nil { throw NotAhead() }
     // Rows of a group that was synchronized have a version: those that were compared, the download's end, which is not known yet.
     if !comingWhole.contains(table.number), try context.connection.isSynchronized(context.group(of: table.number)) {
@@ -402,12 +408,22 @@ final class DownloadStream {
     {
       return
     }
+    // The upsert would write into that row.
+    if try isTaken(target, key) { return try rows.postpone(target.table, key, row) }
     for (place, slot) in target.slots.enumerated() { try target.upsert.bind(place + 1, row[slot]) }
     do { try target.upsert.write(on: context.connection) } catch let error as SalvorError
       where error.isConstraintViolation
     {
       try rows.postpone(target.table, key, row)
     }
+  }
+
+  /// Another row stands in this one's place, by the key's own collation.
+  private func isTaken(_ target: Target, _ key: Key) throws -> Bool {
+    guard let other = target.other else { return false }
+    try other.bind(key)
+    defer { other.reset() }
+    return try other.step()
   }
 
   /// What the device has in columns of its own stays as it is.
@@ -454,6 +470,7 @@ final class DownloadStream {
       return true
     }
     if rows.isPostponed(target.table, key) { try rows.postpone(target.table, key, nil) }
+    if try isTaken(target, key) { return false }
     try target.delete.bind(key)
     if let words = try target.delete.writeDelete(on: context.connection) {
       rows.forced[RowRef(table: target.table.number, key: key)] = words

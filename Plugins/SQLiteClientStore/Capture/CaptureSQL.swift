@@ -75,6 +75,16 @@ extension CapturedTable {
     return terms.joined(separator: " AND ") + (markedToo ? "" : andUnmarked())
   }
 
+  /// The primary key's index holds rows equal whose keys are other bytes.
+  var hasCollatedKey: Bool { !hasRowidKey && keyCollations.contains { $0 != "BINARY" } }
+
+  /// The row of the table (alias `x`) that the primary key's index takes for one with this key, and whose key is another one.
+  func otherRowAt(_ key: (Int) -> String) -> String {
+    let equal = (0..<keyCount).map { "\(tableColumn($0)) COLLATE \(quoted(keyCollations[$0])) = \(key($0))" }
+    let sameBytes = (0..<keyCount).map { same($0, tableColumn($0), key($0)) }
+    return equal.joined(separator: " AND ") + " AND NOT (\(sameBytes.joined(separator: " AND ")))"
+  }
+
   /// The rows of the table (alias `x`) that the primary key's index holds equal to the new row.
   var keyConflict: String {
     (0..<keyCount).map { slot in
