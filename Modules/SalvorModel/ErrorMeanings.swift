@@ -28,7 +28,8 @@ extension ErrorCode {
     case .sessionInUse:
       "Another session of the same remote ID is under way. It ends, or is given up 30 s after it was cut."
     case .sessionUnknown: "The session has ended or was taken over. Begin again; nothing is lost."
-    case .chunkMissing: "The upload was to be processed before all its chunks had come, and its session has ended. Begin again, and send the missing ones."
+    case .chunkMissing:
+      "The upload was to be processed before all its chunks had come, and its session has ended. Begin again, and send the missing ones."
     case .historyNeeded: "The server asks the device for what it remembers. Devices answer it by themselves."
     case .uploadFailedAtServer:
       "Device and server do not have the same history. `reason` says what was found; the device must be recovered."

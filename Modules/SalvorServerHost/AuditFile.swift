@@ -18,10 +18,11 @@ package struct AuditFile: AuditTrail {
 
   package init(path: String) { self.path = path }
 
-  /// Nil where the storage keeps no file.
+  /// Nil where the storage is no file, and has no place for one.
   package init?(of store: any ServerStore) {
-    guard let file = (store as? any FileDatabase)?.databaseFile else { return nil }
-    path = file + ".audit.jsonl"
+    let prefix = (store as? any FileDatabase)?.databaseFile ?? (store as? any FilesBesideDatabase)?.besidePrefix
+    guard let prefix else { return nil }
+    path = prefix + ".audit.jsonl"
   }
 
   package func append(_ record: AuditRecord) throws {

@@ -33,3 +33,10 @@ public protocol FileDatabase: Sendable {
   /// The file's path, whether it is there or not; nil where this one keeps its database in memory.
   var databaseFile: String? { get }
 }
+
+/// A database that is no file, and that has a place for files of the host's all the same. What stands there is no part of a copy of the database, and
+/// stays as it is when one is put back.
+public protocol FilesBesideDatabase: Sendable {
+  /// What the paths of these files begin with; nil: no place was named.
+  var besidePrefix: String? { get }
+}

@@ -58,7 +58,8 @@ public struct TokenAuthentication: Authentication {
   /// The names of the principals of which an entry has no list for this parameter, each once, in the order of the file.
   public func principals(withoutValuesOf parameter: String) -> UnlimitedPrincipals {
     var seen: Set<String> = []
-    let names = file.entries().filter { $0.principal.synchronizes && $0.principal.parameters[parameter] == nil }.map(\.principal.name)
+    let names = file.entries().filter { $0.principal.synchronizes && $0.principal.parameters[parameter] == nil }.map(
+      \.principal.name)
     return .named(names.filter { seen.insert($0).inserted })
   }
 

@@ -290,7 +290,8 @@ import Testing
     let aside = place.server.database + ".aside"
     try FileManager.default.moveItem(atPath: place.server.database, toPath: aside)
     let gone = try await salvor(["doctor"], in: place.directory, environment: environment)
-    #expect(gone.code == 2 && gone.out.contains("is not there, and") && gone.out.contains("server restore"), "\(gone.out)")
+    #expect(
+      gone.code == 2 && gone.out.contains("is not there, and") && gone.out.contains("server restore"), "\(gone.out)")
     try FileManager.default.moveItem(atPath: aside, toPath: place.server.database)
     try place.write("{ serve: {} }", to: "salvor.json5")
     let wrong = try await salvor(["doctor"], in: place.directory)

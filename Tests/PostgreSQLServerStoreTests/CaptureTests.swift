@@ -106,7 +106,8 @@
       #expect(try check.uncaptured(desk.tables, capturesReplicas: true) == [])
       let start = try desk.seal(connection)
       try connection.execute(
-        "SET session_replication_role = replica; INSERT INTO note VALUES ('a', 'x', 'anna'); RESET session_replication_role")
+        "SET session_replication_role = replica; INSERT INTO note VALUES ('a', 'x', 'anna'); RESET session_replication_role"
+      )
       try desk.seal(connection)
       #expect(try desk.entries(connection, after: start.last) == ["1 1 - a -"])
     }

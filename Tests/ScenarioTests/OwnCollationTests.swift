@@ -55,7 +55,8 @@ struct OwnCollationTests {
     }
   }
 
-  @Test("a row whose key the device's own index takes for another row's is left out and named, and writes nothing there")
+  @Test(
+    "a row whose key the device's own index takes for another row's is left out and named, and writes nothing there")
   func keys() async throws {
     let fleet = try Fleet(schema: Self.schema)
     try await fleet.start()
@@ -68,7 +69,8 @@ struct OwnCollationTests {
     try await b.write("INSERT INTO person VALUES ('B', NULL, 'of b')")
     #expect(try await b.sync().error == nil)
     let report = try await a.sync()
-    #expect(report.error == nil && report.notices.contains { $0.contains("The row [B] of person was left out") }, "\(report)")
+    #expect(
+      report.error == nil && report.notices.contains { $0.contains("The row [B] of person was left out") }, "\(report)")
     #expect(try a.rows("person") == [["b", .null, "two"]])
     // The server's row is changed in parts, and then deleted: neither is done to the other one.
     try await b.write("UPDATE person SET note = 'once more' WHERE id = 'B'")

@@ -83,7 +83,8 @@ extension Invocation {
       throw SalvorError(
         .usage, "--url needs a token in the variable SALVOR_ADMIN_TOKEN. salvor token NAME --role viewer makes one.")
     }
-    return try AdministrationClient(url: url, token: token, registry: registry, environment: environment) { [terminal] in
+    return try AdministrationClient(url: url, token: token, registry: registry, environment: environment) {
+      [terminal] in
       terminal.error($0)
     }
   }

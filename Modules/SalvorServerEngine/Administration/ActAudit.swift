@@ -19,7 +19,8 @@ extension ServerEngine {
       do { try audit(name, target, who, "done") } catch {
         // Done it is: an error would say the contrary.
         let warning = "The act was done, and is not in the list of acts. \(asSalvorError(error).message)"
-        configuration.log.warning("an act is not in the list of acts", ["act": name, "why": asSalvorError(error).message])
+        configuration.log.warning(
+          "an act is not in the list of acts", ["act": name, "why": asSalvorError(error).message])
         response.headers[AuditRecord.warningHeader] = warning
       }
       return response

@@ -76,7 +76,10 @@ extension ServerEngine {
 
   private func auditList(_ request: TransportRequest) throws -> JSONValue {
     guard let audit = configuration.audit else {
-      throw SalvorError(.notFound, "This server keeps no list of acts: its storage is no file. The log has them.")
+      throw SalvorError(
+        .notFound,
+        "This server keeps no list of acts: its storage has no place for one (of PostgreSQL: stateDirectory). The log has those that came over HTTP."
+      )
     }
     let query = try query(of: request, knowing: ["limit", "before"])
     let limit = query["limit"].map { Int($0) } ?? 100

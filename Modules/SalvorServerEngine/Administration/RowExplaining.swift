@@ -219,7 +219,9 @@ extension ServerEngine {
       guard let id = RemoteID(text), let record = try await configuration.store.remote(id) else { throw noRemote(text) }
       let seen = activity[id]
       remote = ExplainedRemote(
-        record, principal: seen?.principal ?? configuration.authentication.principal(named: record.principal)?.listing(in: configuration.schema),
+        record,
+        principal: seen?.principal
+          ?? configuration.authentication.principal(named: record.principal)?.listing(in: configuration.schema),
         subscriptions: seen?.subscriptions, cursors: seen?.cursors)
     }
     let told = try await RowExplanation.ofServer(

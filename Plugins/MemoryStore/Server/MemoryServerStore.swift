@@ -333,7 +333,10 @@ public actor MemoryServerStore: ServerStore {
   private func stagedChunks(_ known: ServerState.Remote, _ sequence: SequenceID) throws -> [UploadChunk] {
     let chunks = known.staged.sorted { $0.key < $1.key }.map(\.value)
     guard known.stagedSequence == sequence, chunks.last?.isLast == true else {
-      throw SalvorError(.chunkMissing, "The upload is not staged whole, and its session has ended. Begin again: the answer says which chunks are there.")
+      throw SalvorError(
+        .chunkMissing,
+        "The upload is not staged whole, and its session has ended. Begin again: the answer says which chunks are there."
+      )
     }
     return chunks
   }

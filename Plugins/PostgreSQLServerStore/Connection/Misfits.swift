@@ -10,8 +10,8 @@
     )? {
       for (column, value) in values {
         guard let sent = sentText(value), let type = try type(of: column, in: table) else { continue }
-        do { _ = try attempt { try rows("SELECT \(reading(column, of: table, type)) IS NULL", sent) } } catch
-          let error as SalvorError where refusesRow(error)
+        do { _ = try attempt { try rows("SELECT \(reading(column, of: table, type)) IS NULL", sent) } } catch let error
+          as SalvorError where refusesRow(error)
         {
           return (column, type)
         }
@@ -28,7 +28,9 @@
     }
 
     /// Every value of them comes back as it was sent.
-    private static let storedAsSent: Set<String> = ["text", "bigint", "integer", "smallint", "double precision", "bytea"]
+    private static let storedAsSent: Set<String> = [
+      "text", "bigint", "integer", "smallint", "double precision", "bytea",
+    ]
 
     /// Nil: nothing is read of it as its column reads a text.
     private func sentText(_ value: Value) -> Value? {

@@ -4,6 +4,10 @@
   import ServerStoreSupport
 
   /// What operators ask and decide; what is older than the retention goes.
+  extension PostgreSQLServerStore: FilesBesideDatabase {
+    public var besidePrefix: String? { options.stateDirectory.map { $0 + "/postgresql" } }
+  }
+
   extension PostgreSQLServerStore {
     public func remotes() async throws -> [RemoteRecord] {
       try await reading { connection, _ in try RemoteBook(connection: connection).all() }
@@ -19,7 +23,7 @@
 
     /// Whom an administrator keeps out, in the folder of this process. Nil: no folder is named.
     var blockList: BlockList? {
-      options.stateDirectory.map { BlockList(path: $0 + "/postgresql" + blockListSuffix) }
+      besidePrefix.map { BlockList(path: $0 + blockListSuffix) }
     }
 
     public func deleteRemote(_ remote: RemoteID, block: Bool) async throws -> Bool {

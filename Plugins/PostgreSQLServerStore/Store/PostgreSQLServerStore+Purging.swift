@@ -48,7 +48,7 @@
     }
 
     var ledger: PurgeLedger? {
-      options.stateDirectory.map { PurgeLedger(path: $0 + "/postgresql" + purgeLedgerSuffix) }
+      besidePrefix.map { PurgeLedger(path: $0 + purgeLedgerSuffix) }
     }
 
     /// What a restore has brought back of purged rows goes again. In the transaction of an opening.

@@ -108,7 +108,9 @@ package struct Staging {
   package func requireWhole(_ remote: RemoteID, _ sequence: SequenceID) throws {
     guard try staged(remote, sequence).isWhole else {
       throw SalvorError(
-        .chunkMissing, "The upload is not staged whole, and its session has ended. Begin again: the answer says which chunks are there.")
+        .chunkMissing,
+        "The upload is not staged whole, and its session has ended. Begin again: the answer says which chunks are there."
+      )
     }
   }
 

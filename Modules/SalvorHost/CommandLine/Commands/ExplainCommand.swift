@@ -78,7 +78,8 @@ extension Invocation {
       var remote: ExplainedRemote?
       if let id {
         guard let record = try await store.remote(id) else { throw noRemote(id) }
-        let principal = try configuration.server?.authentication.make().principal(named: record.principal)?.listing(in: configuration.schema)
+        let principal = try configuration.server?.authentication.make().principal(named: record.principal)?.listing(
+          in: configuration.schema)
         remote = ExplainedRemote(record, principal: principal)
       }
       let told = try await RowExplanation.ofServer(store, configuration.schema, table, key: key, for: remote)
