@@ -91,6 +91,28 @@ struct SchemaAheadTests {
   private static let rows =
     "INSERT INTO form (id, title) VALUES ('f1', 'one'), ('f2', 'two'); INSERT INTO answer (id, form_id) VALUES ('a1', 'f1')"
 
+  @Test("a column that comes with the application's new file has the server's values, whatever default the file has now")
+  func defaultOfBefore() async throws {
+    func with(_ version: Int, _ value: String) -> String {
+      Fleet.visits.replacing("version: 1", with: "version: \(version)")
+        .replacing("city: \"text?\",", with: "city: \"text?\", grade: \"text = '\(value)'\",")
+    }
+    let fleet = try await started()
+    let a = try fleet.device("a")
+    try await a.write("INSERT INTO site (id, name) VALUES ('s1', 'one'), ('s2', 'two')")
+    #expect(try await a.sync().error == nil)
+    await a.close()
+    // Two versions while the device is away: the rows have the first one's default.
+    try await change(fleet, to: with(2, "low"))
+    try await change(fleet, to: with(3, "high"))
+    let later = try fleet.device("a", schema: with(3, "high"))
+    try await later.write("UPDATE site SET name = 'edited' WHERE id = 's2'")
+    for _ in 1...2 { #expect(try await later.sync().error == nil) }
+    #expect(try later.connection().rows("SELECT id, name, grade FROM site ORDER BY id") == [["s1", "one", "low"], ["s2", "edited", "low"]])
+    try fleet.expectEqual(["site"], [later])
+    #expect(try await later.open().errorArchive().isEmpty)
+  }
+
   @Test("flag columns that the device knows first are its own matter: a mark deletes on a server that has none")
   func flagsFirst() async throws {
     let fleet = try await started(Self.plain)

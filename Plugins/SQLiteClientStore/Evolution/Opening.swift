@@ -184,8 +184,8 @@ struct Opening {
     }
     opening.notices += try returning.forgetValues(context)
     try former.capture(named, context)
-    if adopts {
-      // The server's rows have the default that the column had when the server got it.
+    if try adopts || connection.state(.server) != nil {
+      // The server's rows have the default that the column had when the server got it, whichever file brings the column here.
       let doubtful = constraints.redefaulted.union(
         comparison.additions.compactMap { addition in
           guard case .column(let column, let table) = addition, let value = column.defaultValue, !value.isNull else {
