@@ -22,6 +22,30 @@ struct FormerNameTests {
     return (fleet, device)
   }
 
+  @Test("a conflict version of which the schema has dropped a column is resolved with the others")
+  func resolvedWithoutADroppedColumn() async throws {
+    let keeping = Fleet.visits.replacing(
+      "seats: \"integer = 0\" } },", with: "seats: \"integer = 0\" }, conflicts: \"keep-versions\" },")
+    let fleet = try Fleet(schema: keeping)
+    try await fleet.start()
+    try fleet.serverConnection().execute("INSERT INTO site VALUES ('s1', 'one', 'Bern', 1)")
+    let (a, b) = (try fleet.device("a"), try fleet.device("b"))
+    for device in [a, b] { #expect(try await device.sync().error == nil) }
+    try await a.write("UPDATE site SET name = 'a', city = 'A'")
+    try await b.write("UPDATE site SET name = 'b', city = 'B'")
+    #expect(try await a.sync().error == nil)
+    #expect(try await b.sync().conflicts == 1)
+    fleet.schemaText = keeping.replacing("version: 1", with: "version: 2")
+      .replacing("city: \"text?\", ", with: "").replacing(
+        "conflicts: \"keep-versions\"", with: "conflicts: \"keep-versions\", dropped: [\"city\"]")
+    try await fleet.restart()
+    #expect(try await fleet.server?.engine.resolveConflict(1, keep: .client, by: "o").count == 1)
+    #expect(try fleet.serverConnection().rows("SELECT name FROM site") == [["b"]])
+    for device in [a, b] { #expect(try await device.sync().error == nil) }
+    #expect(try a.connection().rows("SELECT name FROM site") == [["b"]])
+    await fleet.stop()
+  }
+
   @Test("a synchronization names the rows that it wrote by their keys, and a whole table by the name that it has here")
   func changedKeys() async throws {
     let (fleet, device) = try await followed()

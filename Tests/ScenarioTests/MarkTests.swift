@@ -290,4 +290,47 @@ struct MarkTests {
     }
     try fleet.expectEqual(["area", "site", "visit"], [device])
   }
+
+  @Test("a delete by a mark that waits goes to the archive with a table that the schema drops, and the rest goes up")
+  func droppedTable() async throws {
+    let (fleet, made) = try await fleet(1)
+    let device = made[0]
+    try await device.write(
+      "UPDATE answer SET IsDeleted = 1 WHERE id = 'a2'", "UPDATE inspection SET title = 'mine' WHERE id = 'i3'")
+    let i = try #require(Self.schema.range(of: "answer: {"))
+    let j = try #require(Self.schema.range(of: "photo: {"))
+    fleet.schemaText = String(Self.schema[..<i.lowerBound] + Self.schema[j.lowerBound...])
+      .replacing("version: 1", with: "version: 2").replacing(", answer_id: \"answer\"", with: "")
+      .replacing("tables: {", with: "dropped: [\"answer\"], tables: {")
+    try await fleet.restart()
+    let report = try await device.sync()
+    #expect(report.error == nil && report.uploaded == 1, "\(String(describing: report.error))")
+    #expect(
+      try device.connection().rows("SELECT operation, state, reason FROM salvor_error_archive") == [
+        ["delete", "kept", "schema-dropped"]
+      ])
+    #expect(try fleet.serverConnection().rows("SELECT title FROM inspection WHERE id = 'i3'") == [["mine"]])
+    await fleet.stop()
+  }
+
+  @Test("what is marked already in a column that the schema makes a deleted column is a delete")
+  func columnsOfBefore() async throws {
+    let plain = Self.schema.replacing(#/,\s*flags: \{[^}]*\}/#, with: "")
+      .replacing(", IsDirty: \"boolean = 0\", IsDeleted: \"boolean = 0\"", with: "")
+    let (fleet, made) = try await fleet(2, schema: plain)
+    let (a, b) = (made[0], made[1])
+    for table in ["inspection", "answer"] {
+      for column in ["IsDirty", "IsDeleted"] {
+        try await a.write("ALTER TABLE \(table) ADD COLUMN \(column) INTEGER NOT NULL DEFAULT 0")
+      }
+    }
+    try await a.write("UPDATE inspection SET IsDeleted = 1 WHERE id = 'i3'")
+    #expect(try await a.sync().error == nil)
+    fleet.schemaText = Self.schema.replacing("version: 1", with: "version: 2")
+    try await fleet.restart()
+    for device in [a, a, b] { #expect(try await device.sync().error == nil) }
+    #expect(try fleet.serverConnection().rows("SELECT id FROM inspection ORDER BY id") == [["i1"], ["i2"]])
+    try expectEqual(fleet, [a, b])
+    await fleet.stop()
+  }
 }

@@ -91,7 +91,8 @@ struct SchemaAheadTests {
   private static let rows =
     "INSERT INTO form (id, title) VALUES ('f1', 'one'), ('f2', 'two'); INSERT INTO answer (id, form_id) VALUES ('a1', 'f1')"
 
-  @Test("a column that comes with the application's new file has the server's values, whatever default the file has now")
+  @Test(
+    "a column that comes with the application's new file has the server's values, whatever default the file has now")
   func defaultOfBefore() async throws {
     func with(_ version: Int, _ value: String) -> String {
       Fleet.visits.replacing("version: 1", with: "version: \(version)")
@@ -108,7 +109,10 @@ struct SchemaAheadTests {
     let later = try fleet.device("a", schema: with(3, "high"))
     try await later.write("UPDATE site SET name = 'edited' WHERE id = 's2'")
     for _ in 1...2 { #expect(try await later.sync().error == nil) }
-    #expect(try later.connection().rows("SELECT id, name, grade FROM site ORDER BY id") == [["s1", "one", "low"], ["s2", "edited", "low"]])
+    #expect(
+      try later.connection().rows("SELECT id, name, grade FROM site ORDER BY id") == [
+        ["s1", "one", "low"], ["s2", "edited", "low"],
+      ])
     try fleet.expectEqual(["site"], [later])
     #expect(try await later.open().errorArchive().isEmpty)
   }

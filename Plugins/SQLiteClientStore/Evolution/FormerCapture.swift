@@ -48,9 +48,9 @@ struct FormerCapture {
   func letMarkedRowsGo(random: any RandomSource, clock: any Clock) throws {
     guard let catalog else { return }
     let ending = catalog.tables.filter { table in
-      guard let deleted = table.deletedFlag, let definition = schema.tables.table(formerly: table.name) else {
-        return false
-      }
+      guard let deleted = table.deletedFlag else { return false }
+      // Dropped: its columns are not read by the new schema, which has none of them.
+      guard let definition = schema.tables.table(formerly: table.name) else { return true }
       let now = definition.flags.deleted.flatMap { name in definition.columns.first { $0.name == name } }
       return now.map { $0.name.folded != deleted.folded && !$0.renamedFrom.contains(deleted) } ?? true
     }
@@ -63,6 +63,27 @@ struct FormerCapture {
     move.unmarked = Set(ending.map(\.number))
     move.returnsDisplaced = false
     try context.settle(move)
+  }
+
+  // MARK: Flags that come
+
+  /// Tables of which the schema makes a deleted column of one that is there already: what is marked in it is found by comparing, as marks are that
+  /// were set while the triggers were away.
+  func newlyMarked(_ now: CaptureCatalog, besides additions: [SchemaComparison.Addition]) -> [String] {
+    guard let catalog else { return [] }
+    return now.tables.compactMap { table in
+      guard let deleted = table.deletedFlag, let former = catalog.table(number: table.number),
+        former.deletedFlag == nil
+      else { return nil }
+      let isMade = additions.contains {
+        if case .column(let column, let of) = $0 {
+          of.name == table.name && column.name.folded == deleted.folded
+        } else {
+          false
+        }
+      }
+      return isMade ? nil : table.name
+    }
   }
 
   // MARK: Columns that the schema names

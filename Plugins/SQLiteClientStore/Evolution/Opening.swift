@@ -184,6 +184,7 @@ struct Opening {
     }
     opening.notices += try returning.forgetValues(context)
     try former.capture(named, context)
+    opening.adoptedRows += try UnprovenTables(context).mark(former.newlyMarked(catalog, besides: comparison.additions))
     if try adopts || connection.state(.server) != nil {
       // The server's rows have the default that the column had when the server got it, whichever file brings the column here.
       let doubtful = constraints.redefaulted.union(

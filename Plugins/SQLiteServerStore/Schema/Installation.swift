@@ -142,6 +142,10 @@ struct Installation {
             SchemaComparison.Refusal(
               table: table.name, column: open.joined(separator: ", "),
               what: "is NULL in \(count) rows, which have no key; give them one, or delete them"))
+        } else {
+          notices.append(
+            "\(table.name): its key (\(open.joined(separator: ", "))) may be NULL in the table. A row without one reaches no device, and the next start refuses it: make the table anew with NOT NULL."
+          )
         }
       }
       if lax.isEmpty { continue }

@@ -239,10 +239,13 @@ package struct ConflictBook {
       }
       let isMerged = version.client.operation == .insert && present != nil
       var row = present ?? table.columns.map { $0.defaultValue ?? .null }
-      for column in version.client.columns {
-        guard let place = table.place(column.name) else {
-          throw SalvorError.conflictUnresolvable(version, gone: column.name)
-        }
+      // What the schema has dropped since stays in the version alone.
+      let columns = version.client.columns
+      if let gone = columns.first?.name, columns.allSatisfy({ table.place($0.name) == nil }) {
+        throw SalvorError.conflictUnresolvable(version, gone: gone)
+      }
+      for column in columns {
+        guard let place = table.place(column.name) else { continue }
         if isMerged, !table.columns[place].isSet(column.new) { continue }
         row[place] = column.new
       }
