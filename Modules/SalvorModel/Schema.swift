@@ -118,7 +118,8 @@ extension ColumnType {
   /// The value as a list of this type's parameter has it; nil: it may not have it. A whole number is written as an integer.
   public func listed(_ value: Value) -> Value? {
     if case .integer(let number) = value, self == .real { return .real(Double(number)) }
-    return stores(value) ? value : nil
+    guard stores(value) else { return .none }
+    return value
   }
 }
 

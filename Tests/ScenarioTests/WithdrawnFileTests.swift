@@ -38,6 +38,26 @@ struct WithdrawnFileTests {
     try await fleet.restart()
   }
 
+  @Test("a delete by a mark of a withdrawn file goes up, and its row leaves its table")
+  func marks() async throws {
+    let flagged = Fleet.visits.replacing("version: 1", "version: 2").replacing(
+      "seats: \"integer = 0\" } },",
+      "seats: \"integer = 0\", gone: \"boolean = 0\", mine: \"boolean = 0\" }, flags: { dirty: \"mine\", deleted: \"gone\" } },"
+    )
+    let fleet = try await ahead(flagged)
+    let updated = try fleet.device("a", schema: flagged)
+    try await updated.write("UPDATE site SET gone = 1 WHERE id = 's1'")
+    #expect(try await updated.open().queue().map(\.operation) == [.delete])
+    await updated.close()
+    let a = try withdrawn(fleet)
+    let report = try await a.sync()
+    #expect(report.error == nil && report.uploaded == 1)
+    #expect(!report.notices.contains { $0.contains("Triggers of Salvor were missing") }, "\(report.notices)")
+    #expect(try fleet.serverRows("site").map { $0[0] } == ["s2"])
+    #expect(try a.connection().rows("SELECT id FROM site") == [["s2"]])
+    await fleet.stop()
+  }
+
   @Test(
     "a column that a withdrawn file alone named stays with its values, is named, and the application of before goes on",
     arguments: [false, true])

@@ -14,6 +14,7 @@ struct FormerCapture {
   private let intact: Set<Int64>
 
   init(_ before: [Table], _ schema: Schema, on connection: SQLiteConnection) throws {
+    let before = try KeptFlags.adding(to: before, on: connection)
     self.connection = connection
     self.before = before
     self.schema = schema

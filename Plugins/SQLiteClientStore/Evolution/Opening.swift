@@ -206,6 +206,7 @@ struct Opening {
     }
     try context.noteErrorValues()
     opening.notices += try KeptAdditions(connection).note(context)
+    try KeptFlags.note(schema, on: connection)
     // A trigger can note that the log changed, and makes no row for it.
     if try connection.state(.logGeneration) == nil { try context.noteLogChange() }
     return (context, opening)

@@ -54,6 +54,8 @@ enum StateName: String {
   case configDelivered, configHead
   /// What the device's tables have beyond that (`KeptAdditions`).
   case added
+  /// The flag columns of the tables (`KeptFlags`).
+  case flags
   /// Tables of which rows were left out (`IncompleteTables`): their numbers, with commas.
   case incomplete
   /// The same of those whose rows this device's tables take for others (`IncompleteTables.crowded`).
