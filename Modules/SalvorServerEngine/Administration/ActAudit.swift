@@ -21,7 +21,8 @@ extension ServerEngine {
         let warning = "The act was done, and is not in the list of acts. \(asSalvorError(error).message)"
         configuration.log.warning(
           "an act is not in the list of acts", ["act": name, "why": asSalvorError(error).message])
-        response.headers[AuditRecord.warningHeader] = warning
+        response.headers[AuditRecord.warningHeader] = String(
+          warning.unicodeScalars.map { (0x20..<0x7F).contains($0.value) ? Character($0) : "?" })
       }
       return response
     }
