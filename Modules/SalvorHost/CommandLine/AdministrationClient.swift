@@ -1,5 +1,6 @@
 import SalvorModel
 import SalvorModuleKit
+import SalvorServerEngine
 import SalvorTransport
 import SalvorWire
 
@@ -35,9 +36,6 @@ struct AdministrationClient: Sendable {
     return try make()
   }
 
-  /// As docs/reference/administration.md names it.
-  private static let warningHeader = "salvor-warning"
-
   /// One call; a problem is thrown as the error that it tells of. Null where the answer is empty.
   func call(_ method: String, _ path: String, body message: JSONValue? = nil) async throws -> JSONValue {
     var headers = ["authorization": "Bearer \(token)"]
@@ -51,7 +49,7 @@ struct AdministrationClient: Sendable {
     guard response.status / 100 == 2 else {
       throw Problem.error((try? JSONValue(parsing: body)) ?? .null, status: response.status, asked: "\(method) \(path)")
     }
-    if let warning = response.headers[Self.warningHeader] { warn("warning: \(visible(warning))") }
+    if let warning = response.headers[AuditRecord.warningHeader] { warn("warning: \(visible(warning))") }
     return body.isEmpty ? .null : try JSONValue(parsing: body)
   }
 

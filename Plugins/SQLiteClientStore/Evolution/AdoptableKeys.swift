@@ -10,7 +10,7 @@ extension CapturedTable {
       let collation = keyCollations[place]
       if collation.uppercased() == "BINARY" { return nil }
       return
-        "\(name).\(columns[keySlots[place]].name) is compared as \(collation) in this table's primary key: of rows of the server whose keys differ in nothing else one alone can stand here, and the others are left out. Make the table anew without the collation to have them all."
+        "\(name).\(columns[keySlots[place]].name) is compared as \(collation) in this table's primary key: of the server's rows whose keys differ in nothing else, this table holds one, and the others are left out. To have them all, make the table without the collation."
     }
   }
 }

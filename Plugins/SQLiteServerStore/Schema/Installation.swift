@@ -144,7 +144,7 @@ struct Installation {
               what: "is NULL in \(count) rows, which have no key; give them one, or delete them"))
         } else {
           notices.append(
-            "\(table.name): its key (\(open.joined(separator: ", "))) may be NULL in the table. A row without one reaches no device, and the next start refuses it: make the table anew with NOT NULL."
+            "\(table.name): its key (\(open.joined(separator: ", "))) may be NULL in the table. A row without a key reaches no device, and the next start refuses the table: make the table with a key that is NOT NULL."
           )
         }
       }

@@ -324,7 +324,7 @@ final class BlockDecision {
     try refusal.reason == .missingParent || evaluation.lacksParent(request, steps)
   }
 
-  /// The sender is told what the database made of the rows that were written. Answers with what it altered of offered ones.
+  /// The sender is told what the database made of the rows that were written. Returns, of offered rows, the columns that it stored otherwise.
   private func feedAltered(_ evaluation: SetEvaluation, _ tally: inout Tally) throws -> [UInt64: Int64] {
     var altered: [UInt64: Int64] = [:]
     for (hash, entry) in evaluation.overlay.entries where entry.before != entry.now {
