@@ -124,6 +124,18 @@ extension RecoveryOrder {
     return requests == .discard
       ? ("discarded", "A recovery discarded this change. Reapply it, or delete the entry.") : nil
   }
+
+  /// The requests that wait leave the queue, or the tables that they stand in are made anew.
+  public var givesUpRequests: Bool { discarded != nil || rebuild != .nothing }
+
+  /// The order for a device that holds versions which the server has lost before, as those after the shared commit. Where the history is the same,
+  /// they are the only ones.
+  public var withLostVersions: RecoveryOrder {
+    guard absence == .deleted else { return self }
+    var order = self
+    (order.absence, order.shared) = (.lost, .max - 1)
+    return order
+  }
 }
 
 /// What a recovery did, or would do.

@@ -83,6 +83,30 @@ extension SyncConfig {
 }
 
 extension Schema {
+  /// A device began with a later file, whose new names no server had yet, and has this one again: what that renamed gets its name of here back.
+  ///
+  /// - Parameter later: the tables as that file defined them.
+  public func takingBackNames(of later: [Table]) -> Schema {
+    var schema = self
+    for place in tables.indices {
+      let table = tables[place]
+      let same = later.first { $0.name.folded == table.name.folded }
+      let renamed = later.first { $0.renamedFrom.holds(table.name) && self.table($0.name) == nil }
+      guard let mine = same ?? renamed else { continue }
+      if same == nil { schema.tables[place].renamedFrom.append(mine.name) }
+      for number in table.columns.indices {
+        let name = table.columns[number].name
+        guard !mine.columns.contains(where: { $0.name.folded == name.folded }),
+          let other = mine.columns.first(where: { column in
+            column.renamedFrom.holds(name) && !table.columns.contains { $0.name.folded == column.name.folded }
+          })
+        else { continue }
+        schema.tables[place].columns[number].renamedFrom.append(other.name)
+      }
+    }
+    return schema
+  }
+
   /// Takes what a later version of the application's has more.
   fileprivate mutating func add(_ later: Schema) {
     for place in tables.indices {
@@ -166,4 +190,8 @@ extension Table {
       flags[keyPath: flag] = name
     }
   }
+}
+
+extension [String] {
+  fileprivate func holds(_ name: String) -> Bool { contains { $0.folded == name.folded } }
 }

@@ -67,7 +67,8 @@ public struct SyncConfig: Sendable, Hashable {
         table: table, fetchPath: "/v1/sync", uploadPath: table.maintained == .dual ? "/v1/sync" : nil,
         parameterName: table.name, dirtyQuery: table.maintained == .dual ? Self.dirtyQuery(table) : nil,
         keyQuery: Self.keyQuery(table),
-        upsertStatement: "INSERT INTO \(quoted(table.name)) (\(columns.joined(separator: ", "))) VALUES (\(slots)) "
+        upsertStatement:
+          "INSERT INTO \(upsertTarget(table.name)) (\(columns.joined(separator: ", "))) VALUES (\(slots)) "
           + "ON CONFLICT (\(keys.joined(separator: ", "))) DO \(action)",
         deleteStatement: "DELETE FROM \(quoted(table.name)) WHERE "
           + keys.enumerated().map { "\($1) = ?\($0 + 1)" }.joined(separator: " AND "),
@@ -237,6 +238,11 @@ public func quoted(_ identifier: String) -> String {
   }
   bytes.append(0x22)
   return String(decoding: bytes, as: UTF8.self)
+}
+
+/// A table as the target of an `INSERT` with `ON CONFLICT`. One of the name `excluded` has another one there: `excluded.x` would be the row as it is.
+public func upsertTarget(_ table: String) -> String {
+  quoted(table) + (table.lowercased() == "excluded" ? " AS salvor_row" : "")
 }
 
 /// The digest of a configuration, once it was asked for: each begin asks, and it is made of every table.

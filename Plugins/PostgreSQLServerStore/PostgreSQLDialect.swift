@@ -16,6 +16,7 @@
     func bytewise(_ expression: String) -> String { expression }
     func using(index name: String) -> String { "" }
     var orderedJoin: String { "JOIN" }
+    var storesNotANumber: Bool { true }
     func temporary(_ name: String) -> String { "pg_temp.\(name)" }
     func number(_ condition: String) -> String { "CASE WHEN \(condition) THEN 1 ELSE 0 END" }
     func insertingNumbered(_ insert: String, id: String) -> String { "\(insert) RETURNING \(id)" }

@@ -187,7 +187,7 @@ actor ServerWriter {
     let others = try open.connection.integer("PRAGMA data_version")
     guard others != open.others else { return }
     let seen = SideFile.Content(
-      server: open.opening.serverID, incarnation: open.opening.incarnation, commit: written)
+      server: open.opening.serverID, incarnation: open.log.incarnation, commit: written)
     guard try open.connection.tableShape("salvor_commit") != nil, try seen.isKnown(open.connection) else {
       throw interruption.part()
     }

@@ -30,6 +30,8 @@ package protocol Dialect: Sendable {
   func writtenSlot(_ type: String) -> String
   /// So many values of a list are parameters; those of a longer one stand in the statement.
   var listedParametersMax: Int { get }
+  /// A real column may be NaN, which travels as the text `NaN`.
+  var storesNotANumber: Bool { get }
   /// A value as `salvor_server` holds it, whose column has no type where the database has such.
   func untyped(_ value: Value) -> Value
   /// No value of a column of this type, whatever it is compared with or put into; false: it may be one.
@@ -86,6 +88,7 @@ extension Dialect {
   package func written(_ value: Value, _ type: String) -> Value { value }
   package func writtenSlot(_ type: String) -> String { "?" }
   package var listedParametersMax: Int { .max }
+  package var storesNotANumber: Bool { false }
   package func measuring(_ temporary: String) -> String? { nil }
 
   /// The expression is one of the values: a condition, whose parameters are those of `bound`.

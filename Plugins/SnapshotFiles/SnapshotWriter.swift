@@ -37,7 +37,7 @@ final class SnapshotWriter {
       }
       let names = columns.map(quoted).joined(separator: ", ")
       let slots = (1...max(1, columns.count)).map { "?\($0)" }.joined(separator: ", ")
-      let insert = "INSERT INTO \(quoted(table.name)) (\(names)) VALUES (\(slots))"
+      let insert = "INSERT INTO \(upsertTarget(table.name)) (\(names)) VALUES (\(slots))"
       let others = columns.filter { !table.primaryKey.contains($0) }.map(quoted)
       let keys = table.primaryKey.map(quoted)
       let action =

@@ -136,6 +136,43 @@
       await store.close()
     }
 
+    @Test(
+      "Another server's database in the place of its own: nobody is served, and nothing is written into it, until its own is back"
+    )
+    func anotherServer() async throws {
+      let store = try await open([cluster])
+      let head = try await write("a", store)
+      let admin = try PostgreSQLConnection(cluster.settings("postgres"))
+      try admin.execute("CREATE DATABASE theirs")
+      let other = PostgreSQLServerStore(
+        .init(url: "host=\(cluster.folder) user=postgres dbname=theirs", connections: 4))
+      // Of an older schema: without the column.
+      let older = Schema(tables: [Table("item", primaryKey: ["id"], columns: [Column("id", .text)])])
+      _ = try await other.open(ServerSetup(schema: older))
+      await other.close()
+      func swap(_ names: (String, String)...) throws {
+        for (old, new) in names {
+          try admin.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '\(old)'; ALTER DATABASE \(old) RENAME TO \(new)"
+          )
+        }
+      }
+      try swap((database, "mine"), ("theirs", database))
+      for _ in 1...3 {
+        var found: SalvorError?
+        // One whose connection is gone is busy, too, and says so otherwise.
+        while found?.message.contains("another server's") != true { found = await refusal(store) }
+        #expect(found?.code == .storageBusy)
+      }
+      let theirs = try PostgreSQLConnection(cluster.settings(database))
+      #expect(try theirs.integer("SELECT count(*) FROM information_schema.columns WHERE table_name = 'item'") == 1)
+      theirs.close()
+      try swap((database, "theirs"), ("mine", database))
+      #expect(try await comingAgain { try await store.sweep() } == head)
+      #expect(try await store.rows(of: "item").count == 1)
+      await store.close()
+    }
+
     @Test("The old primary lives on and takes writes: each of both finds out who has met the other")
     func twoPrimaries() async throws {
       let first = try await open([cluster])

@@ -7,9 +7,9 @@
 
   /// Tables with partitions and with tables that inherit from them: each is emptied, comes and goes by itself.
   @Suite(.enabled(if: PrivateCluster.isThere, "PostgreSQL is not installed here: these tests did not run"))
-  struct TablePartTests {
-    private let settings: ConnectionSettings
-    private let desk: PostgreSQLConnection
+  struct TablePartTests: Uploading {
+    let settings: ConnectionSettings
+    let desk: PostgreSQLConnection
     private let hand = HandClock()
 
     init() throws {
@@ -163,6 +163,12 @@
       #expect(
         try desk.rows("SELECT x::text, y::text FROM reading WHERE id IN ('a', 'd')")
           == [[nan, nan], [nan, nan]])
+      // A device gives back what the server had sent it.
+      let results = try await upload(store, [insert("reading", ["id", "x", "y", "t"], "e", nan, nan, "given back")])
+      #expect(results.refused.isEmpty, "\(results.refused)")
+      #expect(try await row("e") == [nan, nan])
+      let other = try await upload(store, [insert("reading", ["id", "x", "y", "t"], "f", "none", .null, .null)])
+      #expect(other.refused.map(\.reason) == [.notStorable])
       await store.close()
     }
   }

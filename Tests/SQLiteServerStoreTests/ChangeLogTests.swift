@@ -154,6 +154,32 @@ import Testing
     #expect(try await desk.store.sweep().number == head.number + 1)
   }
 
+  @Test("The commits of an incarnation follow one another, whoever else has the database open (semantics 6)")
+  func besideAnotherProcess() async throws {
+    let desk = try await ServerDesk(Self.schema)
+    let other = try desk.other()
+    func write(_ id: Int) throws { try other.execute("INSERT INTO a (id) VALUES (\(id))") }
+    try write(1)
+    _ = try await desk.store.sweep()
+    try write(2)
+    // A command of the operator's, which numbers what it finds.
+    let command = SQLiteServerStore(.init(path: desk.path))
+    _ = try await command.open(ServerSetup(schema: Self.schema))
+    _ = try await command.sweep()
+    await command.close()
+    for id in 3...4 {
+      try write(id)
+      _ = try await desk.store.sweep()
+    }
+    let found = try other.rows("SELECT incarnation FROM salvor_commit WHERE number > 0 ORDER BY number").map { $0[0] }
+    #expect(found.count == 4 && found[0] == .text(desk.opening.incarnation.text), "\(found)")
+    #expect(found[1] != found[0] && Set(found[1...]).count == 1, "\(found)")
+    #expect(
+      try other.rows("SELECT first_commit FROM salvor_incarnation ORDER BY first_commit") == [
+        [.integer(1)], [.integer(2)],
+      ])
+  }
+
   @Test("what was written while no server ran is numbered at the next start, in the new incarnation")
   func writtenInBetween() async throws {
     let desk = try await ServerDesk(Self.schema)

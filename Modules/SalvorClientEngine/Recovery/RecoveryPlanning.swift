@@ -136,15 +136,20 @@ struct RecoveryPlanning {
       plan.counts.kept = incident.status.queued - plan.sent
       return plan
     }
-    // What a rebuilt database would lack is what an in-place recovery would: only the rows come whole.
+    // What a rebuilt database would lack is what an in-place recovery would: only the rows come whole. Not where tables differ: there the
+    // rebuild itself is rehearsed.
+    let isOtherSchema = rebuild != .nothing && !incident.facts.differences.isEmpty
     if config != nil, incident.facts.differences.isEmpty {
       plan.notes.append(
         "the server has another schema, which is followed first: the counts come with it")
-    } else if rebuild == .nothing || incident.facts.differences.isEmpty {
-      // What is uploaded before is no loss.
-      let requests = plan.sent > 0 ? .keep : requests
+    } else {
+      // What is uploaded before is no loss. Rows of other tables cannot be applied in place.
+      let what: RecoveryStep.Fetch = isOtherSchema ? .everything : .differences
+      let requests = plan.sent > 0 && !isOtherSchema ? .keep : requests
       do {
-        try await rehearse(requests, &run, incident, config, &exchange, &plan, isByHand: strategy != nil)
+        try await rehearse(
+          what, (requests, isOtherSchema ? rebuild : .nothing), &run, incident, config, &exchange, &plan,
+          isByHand: strategy != nil)
       } catch let error as SalvorError where error.code == .massDeletion {
         stop(&plan, RecoveryRun.stopped(error.message, incident.reason), incident)
         return plan
@@ -160,7 +165,9 @@ struct RecoveryPlanning {
       counts.discarded = plan.sent > 0 ? incident.status.inError + incident.status.displaced : all
       counts.upserts = incident.facts.rows
       counts.deletes = plan.counts.deletes
-      if plan.sent == 0 { counts.deletes += try await store.rowsMadeHere() }
+      let made = try await store.rowsMadeHere()
+      if isOtherSchema, plan.sent > 0 { counts.deletes = max(0, counts.deletes - made) }
+      if !isOtherSchema, plan.sent == 0 { counts.deletes += made }
       counts.lost = plan.counts.lost
       counts.offered = plan.counts.offered
       counts.unoffered = plan.counts.unoffered
@@ -186,14 +193,15 @@ struct RecoveryPlanning {
 
   /// Fetches what differs and lets the store try, in a transaction that it rolls back.
   private func rehearse(
-    _ requests: RecoveryOrder.Requests, _ run: inout RecoveryRun, _ incident: Incident, _ config: SyncConfig?,
+    _ what: RecoveryStep.Fetch, _ applied: (requests: RecoveryOrder.Requests, rebuild: RecoveryOrder.Rebuild),
+    _ run: inout RecoveryRun, _ incident: Incident, _ config: SyncConfig?,
     _ exchange: inout RecoveryExchange, _ plan: inout RecoveryPlan, isByHand: Bool
   ) async throws {
     var bytes: Int64 = 0
     let store = store
     var fetching = RecoveryFetch(
       store: store, questions: exchange.questions(incident.facts), facts: incident.facts, status: incident.status)
-    let (starts, groups) = try await fetching.run(.differences, reason: incident.reason, config: config) { payload, _ in
+    let (starts, groups) = try await fetching.run(what, reason: incident.reason, config: config) { payload, _ in
       bytes += Int64(payload.count)
       try await store.keepForRehearsal(payload)
     }
@@ -204,7 +212,7 @@ struct RecoveryPlanning {
     journal.isByHand = isByHand || run.journal.isByHand || [.required, .waiting].contains(run.journal.state)
     journal.demand = incident.facts.demand ?? (run.journal.state == .none ? nil : run.journal.demand)
     journal.newRemoteID = RemoteID(from: configuration.random)
-    let order = run.order(requests, .nothing, incident, starts, groups, journal, config)
+    let order = run.order(applied.requests, applied.rebuild, incident, starts, groups, journal, config)
     let report = try await store.rehearse(order)
     if order.isOutcomeUnknown, incident.status.queued > 0 {
       plan.notes.append(

@@ -155,8 +155,9 @@ struct RecoveryRun {
   /// that it falls back to; after three, a person.
   private func firstStrategy(_ reason: RecoveryReason, _ facts: RecoveryFacts) -> String {
     let before = journal.attempts.filter { $0.incarnation == facts.incarnation.text }
-    guard let last = before.last else { return chain.name(for: reason) }
     if before.count >= Self.attemptsMax { return StrategyChain.manual }
+    // A rewind is no strategy that could fall back to another.
+    guard let last = before.last(where: { $0.strategy != Self.rewind }) else { return chain.name(for: reason) }
     return chain[last.strategy]?.fallBack ?? StrategyChain.manual
   }
 

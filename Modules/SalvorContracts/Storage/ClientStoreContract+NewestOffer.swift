@@ -11,12 +11,13 @@ extension ClientStoreContract {
   }
 
   /// This device changes n1, deletes n2 and makes n3; all of it is lost while it gives nothing back.
-  private static func lose(_ bench: inout ClientBench, heal: HealMode = .off) async throws {
+  private static func lose(_ bench: inout ClientBench, heal: HealMode = .off, deletes: Bool = true) async throws {
     try await bench.download(
       full: ["note"],
       rows: [("note", ["n1", "a", "x"]), ("note", ["n2", "b", .null]), ("note", ["n4", "d", .null])])
     try await bench.write(
-      .insert("note", ["id": "n3", "title": "old"]), .update("note", ["n1"], ["title": "old"]), .delete("note", ["n2"]))
+      .insert("note", ["id": "n3", "title": "old"]), .update("note", ["n1"], ["title": "old"]))
+    if deletes { try await bench.write(.delete("note", ["n2"])) }
     try await bench.commitUpload()
     try await bench.recover(restore(1, heal))
     try await bench.store.remember(
@@ -32,7 +33,59 @@ extension ClientStoreContract {
     return recovered
   }
 
+  /// The same, once more by a strategy that gives up the requests that wait.
+  private static func restore(
+    _ number: Int, discarding rebuild: RecoveryOrder.Rebuild, absence: RecoveryOrder.Absence = .lost
+  ) -> Recovered {
+    var recovered = restore(number, .own)
+    (recovered.requests, recovered.rebuild, recovered.absence) = (.discard, rebuild, absence)
+    if rebuild != .nothing { (recovered.full, recovered.departed) = (["note"], []) }
+    return recovered
+  }
+
+  /// n1 and n3 as they were lost.
+  private static func expectOfferedAgain(_ bench: ClientBench, _ report: RecoveryReport) async throws {
+    try expectEqual(
+      [report.counts.discarded, report.counts.lost, report.counts.offered], [1, 2, 2], "discarded, lost, offered")
+    try await bench.expectArchive(["kept discarded update note [n4] [title=d] > [title=mine]"])
+    try await bench.expectRows(
+      "note", [["n1", "old", "x"], ["n2", "b", .null], ["n3", "old", .null], ["n4", "d", .null]])
+    let sent = try await bench.begin()
+    try expectEqual(
+      sent.changes.map { [$0.offer?.version.number, $0.offer?.version.parting] }, [[2, 1], [2, 1]],
+      "what is offered again")
+  }
+
   static let newestOffers: [Case] = [
+    offering("a strategy that gives up what waits does not give up offers, whether they were sent or not") { bench in
+      for (number, rebuild) in [RecoveryOrder.Rebuild.nothing, .synchronizedTables, .everything].enumerated() {
+        if number == 0 { try await lose(&bench, heal: .own, deletes: false) }
+        let id = 2 + 2 * number
+        try await bench.write(.update("note", ["n4"], ["title": "mine"]))
+        let report = try await bench.recover(restore(id, discarding: rebuild))
+        try await expectOfferedAgain(bench, report)
+        await bench.store.endSession()
+        _ = try await bench.store.remove(.allKept)
+        // The server holds them.
+        let begun = try await bench.begin()
+        try await bench.settle(
+          begun, commit: bench.nextCommit(), waiting: [begun.changes[0].counter...begun.changes[1].counter])
+        try await bench.write(.update("note", ["n4"], ["title": "mine"]))
+        try await expectOfferedAgain(bench, bench.recover(restore(id + 1, discarding: rebuild)))
+        await bench.store.endSession()
+        _ = try await bench.store.remove(.allKept)
+      }
+    },
+    offering("offers stay where nothing more was lost, and a strategy gives up what waits") { bench in
+      for (number, rebuild) in [RecoveryOrder.Rebuild.nothing, .everything].enumerated() {
+        if number == 0 { try await lose(&bench, heal: .own, deletes: false) }
+        try await bench.write(.update("note", ["n4"], ["title": "mine"]))
+        let report = try await bench.recover(restore(2 + number, discarding: rebuild, absence: .deleted))
+        try await expectOfferedAgain(bench, report)
+        await bench.store.endSession()
+        _ = try await bench.store.remove(.allKept)
+      }
+    },
     offering("what a later restore lost of a row is offered in the place of an older version that waits") { bench in
       try await lose(&bench)
       try await bench.write(

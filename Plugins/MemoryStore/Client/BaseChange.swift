@@ -17,4 +17,6 @@ struct BaseChange: Sendable, Hashable {
   var cameWhole = false
   /// An offer that was accepted did it: the lost commit that made the row so.
   var origin: LostVersion.Origin?
+  /// It is of no history that the device knows: the version that was offered until a recovery gave up the requests. `version` is above all others then.
+  var lost: LostVersion?
 }

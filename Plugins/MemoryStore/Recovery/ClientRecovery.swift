@@ -39,9 +39,10 @@ struct ClientRecovery {
 
   /// - Parameter stamp: of the entries and requests that the recovery makes, and of what is captured from here on.
   init(_ order: RecoveryOrder, on content: ClientContent, stamp: RequestStamp) {
-    self.order = order
     var content = content
     _ = content.splitOpenGroup()
+    let takesBack = order.givesUpRequests && order.takesOffers && content.serverID == order.server
+    self.order = takesBack && content.takeBackOffers(for: order) ? order.withLostVersions : order
     before = content
     content.stamp = stamp
     self.content = content
@@ -145,11 +146,19 @@ struct ClientRecovery {
   /// a newer version of another device's (decision 230).
   func neededVersion(of name: RowName) -> LostVersion? {
     let number = version(of: name)
-    guard mayBeOffered, isLost(name), number > order.shared ?? 0,
-      let incarnation = before.incarnations.last(where: { $0.firstCommit > 0 && $0.firstCommit <= number })
-    else { return nil }
-    return LostVersion(
-      incarnation: incarnation.id, number: number, parting: order.shared ?? 0, origin: origin(of: name))
+    guard mayBeOffered, isLost(name), number > order.shared ?? 0 else { return nil }
+    return lostVersion(of: name, number, origin(of: name))
+  }
+
+  /// That of a commit that is lost; nil: of an incarnation that the device does not know.
+  private func lostVersion(of name: RowName, _ number: Int64, _ origin: LostVersion.Origin?) -> LostVersion? {
+    if var offered = newestChange(of: name)?.lost {
+      offered.parting = min(offered.parting, order.shared ?? 0)
+      return offered
+    }
+    return before.incarnations.last { $0.firstCommit > 0 && $0.firstCommit <= number }.map {
+      LostVersion(incarnation: $0.id, number: number, parting: order.shared ?? 0, origin: origin)
+    }
   }
 
   /// The lost commit that made the row what it is, where every change by its newest commit was an accepted offer.
@@ -403,14 +412,14 @@ struct ClientRecovery {
     guard order.takesOffers else { return (.notTaken, nil) }
     guard table.maintained == .dual else { return (.serverMaintained, nil) }
     let number = version(of: name)
-    guard order.absence == .lost, number > order.shared ?? 0,
-      let incarnation = before.incarnations.last(where: { $0.firstCommit > 0 && $0.firstCommit <= number })
-    else { return (.unknownVersion, nil) }
+    guard order.absence == .lost, number > order.shared ?? 0, let lost = lostVersion(of: name, number, nil) else {
+      return (.unknownVersion, nil)
+    }
     let isOwn = isOwnLoss(name)
     let mode = mode(of: name.table)
     if mode == .all || mode != .off && isOwn { return (.changedHere, nil) }
     let withheld = Request.Withheld(
-      version: LostVersion(incarnation: incarnation.id, number: number, parting: order.shared ?? 0), isOwn: isOwn,
+      version: lost, isOwn: isOwn,
       isForReview: change.operation == .delete && mass.contains(name.table),
       was: change.operation == .delete ? nil : before.bases[name].map { named($0, before.schema.table(name.table)) })
     return (order.heal == .off ? .off : mode == .off ? .tableOff : .notOwn, withheld)

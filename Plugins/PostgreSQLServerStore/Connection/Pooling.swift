@@ -36,6 +36,7 @@
 
     /// - Parameter text: `BEGIN …`, and what else belongs to it. Settings follow the first statement.
     func begin(_ text: String) throws {
+      firesOthers = nil
       guard let transactionSettings else { return try send(text) }
       let parts = text.split(separator: ";", maxSplits: 1)
       let mode = parts[0].contains("READ ONLY") ? "" : transactionMode

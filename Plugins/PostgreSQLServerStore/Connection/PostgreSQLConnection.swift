@@ -31,6 +31,10 @@
       var transactionSettings: String?
       /// What `BEGIN` says more there, where nothing else is asked for.
       var transactionMode = ""
+      /// What is set once more after a statement that writes rows of the application's tables.
+      var restoring = ""
+      /// Triggers of the application's may fire in this transaction; nil: nobody has looked.
+      var firesOthers: Bool?
       /// Of the last statement.
       var changes = 0
       /// How long a statement may take; nil: as long as it takes.
@@ -125,6 +129,7 @@
       let isPooled = try isBehindPooler()
       let sessionSettings = try sessionSettings()
       link.timeLimit = try timeLimit()
+      link.restoring = restoringSettings(sessionSettings, isPooled: isPooled)
       guard !isPooled else {
         // Another program may have left its role, and a session that only reads.
         link.transactionSettings = (["ROLE NONE"] + sessionSettings).map { "SET LOCAL \($0)" }.joined(separator: "; ")
@@ -308,10 +313,14 @@
     private let columnFormats: [Bool]
     /// A value that a parameter's type does not have equals nothing: it is looked for as NULL, and never stored so.
     private let isQuery: Bool
+    /// It may write rows of the application's tables.
+    private let writesTables: Bool
     private var parameters: [[UInt8]?]
     private var formats: [Int32]
     private var answer: OpaquePointer?
     private var row: Int32 = -1
+    /// Values of the answer that were made of escaped ones in their place, and how many bytes they have.
+    private var unescaped: [UnsafeRawPointer?: Int] = [:]
     private var isDone = true
 
     fileprivate init(_ link: PostgreSQLConnection.Link, _ text: String, name: String) throws {
@@ -321,6 +330,8 @@
       let slots = ParameterSlots(text)
       sql = slots.sql
       isQuery = text.hasPrefix("SELECT")
+      // Salvor's own tables stand there without quotes.
+      writesTables = !isQuery && ["INSERT INTO \"", "UPDATE \"", "DELETE FROM \""].contains { text.contains($0) }
       let description = try link.pinned { [sql] in
         let handle = try link.live()
         let prepared = PQprepare(handle, name, sql, 0, nil)
@@ -404,6 +415,7 @@
       answer = result
       isDone = false
       link.changes = Int(String(cString: PQcmdTuples(result))) ?? 0
+      if writesTables { try link.restoreSettings() }
     }
 
     /// Gives `body` the parameters, and checks its answer.
@@ -429,6 +441,7 @@
     package func reset() {
       PQclear(answer)
       answer = nil
+      unescaped = [:]
       row = -1
       isDone = true
       guard isOpenCursor else { return }
@@ -564,8 +577,16 @@
     package func blobBytes(_ column: Int) -> UnsafeRawBufferPointer {
       let bytes = textBytes(column)
       guard !isBinary(column), bytes.count >= 2 else { return bytes }
-      // `\x…`: in place, once, over the digits that it is made of.
       let start = UnsafeMutableRawBufferPointer(mutating: bytes)
+      // A function of the application's has asked for the other form (`bytea_output`).
+      if unescaped[bytes.baseAddress] != nil
+        || bytes[0] != 0 && !bytes.starts(with: [UInt8(ascii: "\\"), UInt8(ascii: "x")])
+      {
+        let count = unescaped[bytes.baseAddress] ?? unescape(start)
+        unescaped[bytes.baseAddress] = count
+        return UnsafeRawBufferPointer(rebasing: start[..<count])
+      }
+      // `\x…`: in place, once, over the digits that it is made of.
       let count = (bytes.count - 2) / 2
       guard bytes[0] == UInt8(ascii: "\\") else { return UnsafeRawBufferPointer(rebasing: bytes[2..<2 + count]) }
       start[0] = 0

@@ -9,8 +9,9 @@
     static func postgreSQL(_ result: OpaquePointer?, sql: String?) -> SalvorError {
       func field(_ code: Int32) -> String? { PQresultErrorField(result, code).map { String(cString: $0) } }
       let state = field(Int32(cpq_sqlstate)) ?? "XX000"
-      let failed = failedFunction(result, state)
-      let isRaised = isRaised(result) || failed != nil
+      let hasRaised = isRaised(result)
+      let failed = hasRaised ? nil : failedFunction(result, state)
+      let isRaised = hasRaised || failed != nil
       // Under whatever state its author raised it: they are his words, and the state says nothing of the database.
       var detail = isRaised ? field(Int32(cpq_primary)) ?? "error" : words(state, field)
       // What a function puts together may have values in it.
@@ -40,18 +41,24 @@
         .contains { $0.offset.isMultiple(of: 2) && $0.element.contains("RAISE") }
     }
 
-    /// A function of the application's that cannot do what its author wrote: a table or a right that it needs is missing, say. PostgreSQL names
-    /// it with its arguments. Nil: the statement itself is what failed.
+    /// A function of the application's that cannot do what its author wrote: a table or a right that it needs is missing, say, or a column has
+    /// another name. PostgreSQL names it with its arguments. Nil: the statement itself is what failed, or the database.
     private static func failedFunction(_ result: OpaquePointer?, _ state: String) -> String? {
-      guard ["2D", "38", "39", "3F", "42"].contains(state.prefix(2)),
+      guard !ofDatabase.contains(String(state.prefix(2))), !ofStatements.contains(state),
         let context = PQresultErrorField(result, Int32(cpq_context)).map({ String(cString: $0) }),
-        let line = context.split(separator: "\n").first(where: { $0.hasPrefix("PL/pgSQL") }),
+        // An expression of the function's stands in quotes at the end of its line.
+        let line = context.split(separator: "\n").first(where: { $0.contains("PL/pgSQL") && !$0.hasSuffix("\"") }),
         let bracket = line.firstIndex(of: "("), let end = line[bracket...].firstIndex(of: ")")
       else { return nil }
       let name = line[...end].drop(upTo: line[..<bracket].lastIndex(of: " "))
       // One of Salvor's own is no row's fault.
       return name.contains("salvor_") ? nil : String(name)
     }
+
+    /// Classes that say something of the connection, of the row's values, of resources or of the database, whatever met them.
+    private static let ofDatabase: Set<String> = ["08", "22", "23", "40", "53", "54", "57", "F0", "P0", "XX"]
+    /// The same of single states: of an upload's own statements, a lock, a server that takes no writes, its disk.
+    private static let ofStatements: Set<String> = ["21000", "27000", "428C9", "55P03", "25006", "58000", "58030"]
 
     /// The connection is gone or never was. libpq names host, port, user and database, never the password.
     static func postgreSQL(connection: OpaquePointer?) -> SalvorError {

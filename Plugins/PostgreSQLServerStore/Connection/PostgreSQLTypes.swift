@@ -251,6 +251,27 @@
   /// Of a digit that PostgreSQL wrote.
   func hexadecimalValue(_ digit: UInt8) -> UInt8 { digit <= 0x39 ? digit - 0x30 : digit - 0x61 + 10 }
 
+  /// `bytea_output = escape`, in place: a backslash is two, and other bytes may be one and three octal digits. Answers with how many bytes it is.
+  func unescape(_ bytes: UnsafeMutableRawBufferPointer) -> Int {
+    var (from, to) = (0, 0)
+    while from < bytes.count {
+      let backslash = UInt8(ascii: "\\")
+      if bytes[from] != backslash {
+        bytes[to] = bytes[from]
+        from += 1
+      } else if from + 1 < bytes.count, bytes[from + 1] == backslash {
+        bytes[to] = backslash
+        from += 2
+      } else {
+        let digits = bytes[from...].dropFirst().prefix(3)
+        bytes[to] = digits.reduce(0) { $0 << 3 | $1 & 7 }
+        from += 1 + digits.count
+      }
+      to += 1
+    }
+    return to
+  }
+
   func bigEndianBytes(_ value: some FixedWidthInteger) -> [UInt8] {
     withUnsafeBytes(of: value.bigEndian) { Array($0) }
   }

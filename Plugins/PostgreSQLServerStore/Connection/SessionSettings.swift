@@ -1,4 +1,5 @@
 #if PostgreSQL
+  import CPQ
   import SalvorModel
   import ServerStoreSupport
 
@@ -24,6 +25,16 @@
         .joined(separator: ", ")
     }
 
+    /// What takes back what a function of the application's has set for its transaction (`set_config(…, true)`), in which other rows of the upload
+    /// are written: how values look, which names are found, and whether triggers fire.
+    func restoringSettings(_ values: [String], isPooled: Bool) -> String {
+      let role = isPooled ? "SET LOCAL ROLE NONE" : "SET LOCAL role TO DEFAULT"
+      return
+        ([role] + values.filter { !$0.hasPrefix("lock_timeout") }.map { "SET LOCAL \($0)" } + [
+          "SELECT pg_catalog.set_config('session_replication_role', 'origin', true) WHERE pg_catalog.current_setting('session_replication_role') <> 'origin'"
+        ]).joined(separator: "; ")
+    }
+
     /// Nil: there is none.
     func timeLimit() throws -> Duration? {
       let limit =
@@ -31,6 +42,25 @@
         ?? once("SELECT setting FROM pg_catalog.pg_settings WHERE name = 'statement_timeout'").first?.first
         .flatMap { $0.flatMap { Int64($0) } }
       return limit.flatMap { $0 > 0 ? .milliseconds($0) : nil }
+    }
+  }
+
+  extension PostgreSQLConnection.Link {
+    /// After a statement that wrote rows of the application's tables.
+    func restoreSettings() throws {
+      if firesOthers == nil {
+        let result = PQexec(
+          try live(),
+          "SELECT 1 FROM pg_catalog.pg_trigger WHERE NOT tgisinternal AND tgenabled <> 'D' AND NOT starts_with(tgname::text, '\(ChangeCapture.triggerPrefix)') LIMIT 1"
+        )
+        try check(result, sql: nil)
+        firesOthers = PQntuples(result) > 0
+        PQclear(result)
+      }
+      guard firesOthers == true else { return }
+      let result = PQexec(try live(), restoring)
+      try check(result, sql: nil)
+      PQclear(result)
     }
   }
 #endif

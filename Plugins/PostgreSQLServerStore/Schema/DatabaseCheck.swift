@@ -111,6 +111,26 @@
         problems.append(
           "\(table.name): it has row level security, and the role does not bypass it: ALTER ROLE … BYPASSRLS.")
       }
+      return try problems + refusedWrites(table.name, name)
+    }
+
+    /// What PostgreSQL refuses of every device, whatever the row.
+    private func refusedWrites(_ table: String, _ name: String) throws -> [String] {
+      var problems = try connection.rows(
+        "SELECT rulename::text FROM pg_rewrite WHERE ev_class = to_regclass(?1) AND ev_type IN ('2', '3') AND ev_enabled <> 'D' ORDER BY 1",
+        .text(Array(name.utf8))
+      ).compactMap { $0[0].string }.map {
+        "\(table): it has the rule \($0). PostgreSQL takes no row of a device (INSERT … ON CONFLICT) for a table with a rule for INSERT or UPDATE: make it a trigger."
+      }
+      let publication = try connection.rows(
+        "SELECT p.pubname::text FROM pg_publication p JOIN pg_class c ON c.oid = to_regclass(?1) WHERE c.relreplident = 'n' AND p.pubupdate AND (p.puballtables OR EXISTS (SELECT 1 FROM pg_publication_rel r WHERE r.prpubid = p.oid AND r.prrelid = c.oid)) ORDER BY 1",
+        .text(Array(name.utf8))
+      ).first?[0].string
+      if let publication {
+        problems.append(
+          "\(table): the publication \(publication) has its updates, and it has no replica identity, so that PostgreSQL refuses each update: ALTER TABLE \(name) REPLICA IDENTITY DEFAULT."
+        )
+      }
       return problems
     }
 

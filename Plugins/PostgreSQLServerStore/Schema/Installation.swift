@@ -15,6 +15,8 @@
     private let capturesReplicas: Bool
     /// The server that this process has seen in the database; nil: none.
     private let expected: ServerID?
+    /// It serves that one: another server's database is none to take, or to change.
+    private let isServing: Bool
     var settings: ConnectionSettings { connection.settings }
     private var isLater = false
     /// The operator has said that the tables are right as they are (`takeRows`).
@@ -40,10 +42,12 @@
 
     init(
       _ connection: PostgreSQLConnection, _ setup: ServerSetup, random: any RandomSource, clock: any Clock,
-      capturesReplicas: Bool = false, expecting expected: ServerID? = nil
+      capturesReplicas: Bool = false, expecting expected: ServerID? = nil,
+      isServing: Bool = false
     ) {
       self.connection = connection
       self.expected = expected
+      self.isServing = isServing
       self.setup = setup
       self.capturesReplicas = capturesReplicas
       schema = setup.schema.synchronizedPart
@@ -75,6 +79,7 @@
       let isNew = try !isThere("salvor_server")
       if !isNew {
         try refuseEmpty()
+        if isServing { try refuseOtherServer() }
         isLater = try refuseLaterFormat()
       }
       if isNew, let expected {
@@ -101,6 +106,16 @@
         schema, tables: tables, policies: try tables.map { try setup.conflictPolicy(of: $0.table) },
         // The transactions of uploads check them at once (`Sealing.begin`), and sets at their end.
         hasDeferrableForeignKeys: false, withholdsMessages: setup.withholdsMessages, dialect: connection.dialect)
+    }
+
+    /// Before anything is written: its own server may be of an older schema.
+    private func refuseOtherServer() throws {
+      let found = try connection.scalar("SELECT value FROM salvor_server WHERE key = 'id'")?.string
+      guard let found, let expected, found != expected.text else { return }
+      throw SalvorError(
+        .storage,
+        "The database is another server's now (\(found)); this process serves \(expected). Put this server's database back, or start the server again if the other one is meant."
+      )
     }
 
     /// An installation writes who the server is in the transaction that makes the tables: tables without it were put back without their rows.

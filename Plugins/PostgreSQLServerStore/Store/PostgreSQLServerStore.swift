@@ -100,7 +100,7 @@
       var (view, notices) = try await writer.run { connection in
         var installation = Installation(
           connection, setup, random: options.random, clock: options.clock, capturesReplicas: options.capturesReplicas,
-          expecting: expected)
+          expecting: expected, isServing: before != nil)
         let catalog = try installation.run(beginsIncarnation: begins)
         connection.ownsTriggers = nil
         var notices = installation.notices
@@ -187,11 +187,6 @@
         let found = try await writer.run { try before?.finding(in: $0) }
         if let found, found.finding == .overtaken { throw found.now.overtaken(by: before?.timeline ?? 0) }
         let made = try await install(view.setup, since: before)
-        guard made.opening.serverID == view.opening.serverID else {
-          throw SalvorError(
-            .storage,
-            "The database is another server's now (\(made.opening.serverID)). Start the server again if that is meant.")
-        }
         healing.withLock { $0 = HealingState() }
         let seen = before?.head.map { "commit \($0.number)" } ?? "nothing"
         switch found?.finding {

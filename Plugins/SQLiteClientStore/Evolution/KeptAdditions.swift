@@ -21,7 +21,11 @@ struct KeptAdditions {
 
   /// Those of a device that has had no SyncConfig: whole tables that its file named until now. Columns that it lacks are refused by name.
   func beside(_ own: Schema, _ before: [Table]) throws -> [Table] {
-    try tables + before.filter { table in try own.table(table.name) == nil && connection.tableShape(table.name) != nil }
+    try tables
+      + before.filter { table in
+        try own.table(table.name) == nil && own.tables.table(formerly: table.name) == nil
+          && connection.tableShape(table.name) != nil
+      }
   }
 
   /// Notes what the device has beyond its server's schema. In the transaction that brought the tables in line.

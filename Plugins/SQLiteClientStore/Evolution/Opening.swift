@@ -33,10 +33,10 @@ struct Opening {
     try keepAgreedSchema(setup.schema)
     let delivered = try connection.deliveredConfig()
     let kept = try KeptAdditions(connection)
-    let added = delivered == nil ? try kept.beside(setup.schema, before) : kept.tables
-    let config = delivered ?? SyncConfig(setup.schema)
-    let schema =
-      delivered == nil && added.isEmpty ? setup.schema : config.schema(own: setup.schema, added: added)
+    let own = delivered == nil ? setup.schema.takingBackNames(of: before) : setup.schema
+    let added = delivered == nil ? try kept.beside(own, before) : kept.tables
+    let config = delivered ?? SyncConfig(own)
+    let schema = delivered == nil && added.isEmpty ? own : config.schema(own: own, added: added)
     let isOlder = try bringLogOver(setup, before)
     try connection.setState(.format, .integer(StoreTables.format))
     if delivered == nil { try write(config, delivered: false) }

@@ -5,7 +5,7 @@ import SalvorStorage
 /// One recovery, in one transaction: what is staged becomes the bases, by the order's rules (semantics 9).
 struct RecoveryRun {
   let context: StoreContext
-  let order: RecoveryOrder
+  private(set) var order: RecoveryOrder
   let opening: Opening
   /// The database is a file that a backup can stand beside.
   let canKeepBackup: Bool
@@ -13,7 +13,7 @@ struct RecoveryRun {
   private var connection: SQLiteConnection { context.connection }
 
   /// In a transaction, with foreign keys and triggers off. Staging is empty then.
-  func run() throws -> RecoveryReport {
+  mutating func run() throws -> RecoveryReport {
     try UnprovenTables(context).takeMarks()
     try RequestSorting(context).sort()
     try context.forgetDigests()
@@ -21,6 +21,7 @@ struct RecoveryRun {
     let aside = try connection.integer("SELECT max(id) FROM salvor_aside") ?? 0
     try context.setPrevious(order.previous)
     try context.takeBackUpload()
+    order = try OfferedVersions(context: context).takeBack(for: order)
     try UndoneVersions(connection: connection).forgetStanding(order)
     let versions = try BaseVersions(context, order)
     let record = try RecoveryRecord(context)

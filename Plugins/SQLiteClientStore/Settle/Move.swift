@@ -65,6 +65,8 @@ struct Move {
   /// Requests that leave for good: of the log, and of the archive. In order.
   var removed: [RequestRange] = []
   var removedArchived: [RequestRange] = []
+  /// Requests that leave, and stay in their rows as part of the bases. In order.
+  var becomingBases: [RequestRange] = []
   /// Every outstanding request leaves for the archive, as a kept entry with this reason; nil: none does for that.
   var discarded: (reason: String, message: String)?
   /// Changes after this counter are kept in the archive: a backup from before them is put back.

@@ -112,6 +112,7 @@ final class Settling {
     }
     for range in move.removedArchived { try context.deleteArchived(range) }
     if !move.removed.isEmpty { try GivingBack(context, rows()).remove(move.removed) }
+    if !move.becomingBases.isEmpty { try rows().remove(move.becomingBases, areBases: true) }
     if let discarded = move.discarded { try rows().discardAll(discarded.reason, discarded.message) }
     switch move.bases {
     case .none: break

@@ -156,7 +156,8 @@ extension SQLiteClientStore: RecoveringClientStore {
     }
     try straighten(context)
     let opening = Opening(connection: context.connection, random: random, clock: clock)
-    return try RecoveryRun(context: context, order: order, opening: opening, canKeepBackup: isFile).run()
+    var run = RecoveryRun(context: context, order: order, opening: opening, canKeepBackup: isFile)
+    return try run.run()
   }
 
   /// What is known of the tables is as it was where a transaction that makes them anew is rolled back.

@@ -6,7 +6,8 @@ import SalvorStorage
 package final class CommitLog {
   package let connection: any StoreConnection
   package let catalog: Catalog
-  let incarnation: IncarnationID
+  /// Of the commits that are made from here on.
+  package private(set) var incarnation: IncarnationID
   private let random: any RandomSource
   private let clock: any Clock
   private let expansion: ScopeExpansion
@@ -88,6 +89,7 @@ package final class CommitLog {
   func seal(remote: RemoteID?) throws -> Commit? {
     let state = try Self.state(connection)
     guard !state.isSealed else { return nil }
+    try joinPresentIncarnation()
     let commit = Commit(number: state.head.number + 1, id: CommitID(from: random))
     try connection.run(
       "INSERT INTO salvor_commit (number, id, incarnation, remote, last_seq, time) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
@@ -97,6 +99,16 @@ package final class CommitLog {
       "INSERT INTO salvor_incarnation (id, first_commit) VALUES (?1, ?2) ON CONFLICT DO NOTHING",
       .text(incarnation.text), .integer(commit.number))
     return commit
+  }
+
+  /// The commits of an incarnation follow one another (semantics 6): where another process that has the database open has made one since this one's last, a
+  /// command of the operator's say, all go on with its incarnation (decision 242).
+  private func joinPresentIncarnation() throws {
+    let newest = try connection.scalar("SELECT incarnation FROM salvor_commit ORDER BY number DESC LIMIT 1")?.string
+    guard let newest = newest.flatMap({ IncarnationID($0) }), newest != incarnation,
+      try connection.scalar("SELECT 1 FROM salvor_incarnation WHERE id = ?1", .text(incarnation.text)) != nil
+    else { return }
+    incarnation = newest
   }
 
   /// Whether somebody's rows may have left their scope by the entries without a number.

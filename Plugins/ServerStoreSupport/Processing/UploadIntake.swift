@@ -10,6 +10,9 @@ extension ColumnType {
 extension PayloadReader.Item {
   var isNull: Bool { if case .null = self { true } else { false } }
 
+  /// As a device has it that a server has sent one.
+  var isNotANumber: Bool { if case .text(let bytes) = self { bytes.elementsEqual("NaN".utf8) } else { false } }
+
   /// As `ColumnType.stores`, without making a value.
   func isStored(by type: ColumnType) -> Bool {
     switch (type, self) {
@@ -54,7 +57,9 @@ extension ShapePlan {
     }
     let types = targetTypes
     for (index, item) in row.items.enumerated() where index < types.count {
-      guard let type = types[index], !item.isStored(by: type), let target = targets[index] else { continue }
+      guard let type = types[index], !item.isStored(by: type), let target = targets[index],
+        !(type == .real && catalog.dialect.storesNotANumber && item.isNotANumber)
+      else { continue }
       // The device may not send such a row: it says how large it is (decision 120).
       if case .integer(let bytes) = item, bytes > min(limits.rowBytesMax, limits.bodyBytesMax), target.type.holdsBytes {
         // A whole number that somebody has put there looks the same.

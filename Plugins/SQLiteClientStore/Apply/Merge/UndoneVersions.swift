@@ -80,10 +80,10 @@ struct UndoneVersions {
       """, .integer(order.shared ?? 0))
   }
 
-  /// Those that a recovery finds lost, in the order in which the device met them.
+  /// Those that a recovery finds lost, and that no earlier one had found lost, in the order in which the device met them.
   func incarnations() throws -> [Incarnation] {
     try connection.rows(
-      "SELECT \(Self.incarnation(of: "undone")) AS id, min(\(Self.first(of: "undone"))), max(version) FROM salvor_history WHERE undone IS NOT NULL GROUP BY 1 ORDER BY 3"
+      "SELECT \(Self.incarnation(of: "undone")) AS id, min(\(Self.first(of: "undone"))), max(version) FROM salvor_history WHERE undone IS NOT NULL AND \(Self.incarnation(of: "undone")) NOT IN (SELECT id FROM salvor_lost) GROUP BY 1 ORDER BY 3"
     ).compactMap { row in
       row[0].string.flatMap { IncarnationID($0) }.map { Incarnation(id: $0, firstCommit: row[1].integer ?? 0) }
     }
