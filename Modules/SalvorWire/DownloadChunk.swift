@@ -37,7 +37,10 @@ public struct DownloadChunkWriter: Sendable {
   private var columns: [String] = []
   private var line: Line?
   private var version: Int64?
+  /// Where the last row, part or key began.
   private var lineStart = 0
+  /// Where the open line began.
+  private var openedAt = 0
   private let rowBytesMax: Int
   private let blobBytesMax: Int64
   private var before: Mark?
@@ -55,11 +58,18 @@ public struct DownloadChunkWriter: Sendable {
   /// The number of keys that were begun, of every kind of departure.
   public private(set) var deletes = 0
 
+  private let lineBytesTarget: Int
+
   /// - Parameters:
   ///   - blobs: makes references of large blobs; nil: each stands in the chunk.
   ///   - rowBytesMax: a row of more bytes than these is not written.
   ///   - blobBytesMax: nor is one with a reference of a blob of more bytes.
-  public init(capacity: Int = 0, blobs: BlobSink? = nil, rowBytesMax: Int = .max, blobBytesMax: Int = .max) {
+  ///   - lineBytesTarget: a line of so many bytes is ended, and the next row begins another: who reads line by line holds no more, and one row.
+  public init(
+    capacity: Int = 0, blobs: BlobSink? = nil, rowBytesMax: Int = .max, blobBytesMax: Int = .max,
+    lineBytesTarget: Int = 256 << 10
+  ) {
+    self.lineBytesTarget = lineBytesTarget
     payload = PayloadWriter(capacity: capacity, blobs: blobs?.hashing(upTo: blobBytesMax))
     self.rowBytesMax = rowBytesMax
     self.blobBytesMax = Int64(blobBytesMax)
@@ -132,10 +142,11 @@ public struct DownloadChunkWriter: Sendable {
 
   private mutating func begin(_ line: Line, _ version: Int64?) {
     before = Mark(payload: payload.mark, line: self.line, version: self.version, upserts: upserts, deletes: deletes)
-    if self.line == line && self.version == version {
+    if self.line == line && self.version == version && payload.count - openedAt < lineBytesTarget {
       payload.raw(",[")
     } else {
       endLine()
+      openedAt = payload.count
       self.line = line
       self.version = version
       payload.raw("{")

@@ -31,12 +31,16 @@ struct Questions {
     for batch in batches(queries) {
       var reader = try await post("rows", batch.map(\.json))
       var page: [UInt8] = []
+      var table: [UInt8] = []
       while let event = try await reader.next() {
         guard case .payload(let line) = event else { throw try Self.problem(event) }
-        // The lines after one that names a table are that table's: a piece begins with such a line.
-        if page.count >= configuration.limits.chunkBytesTarget, line.starts(with: Self.tableLine) {
+        let namesTable = line.starts(with: Self.tableLine)
+        if namesTable { table = Array(line) + [0x0A] }
+        if page.count >= configuration.limits.chunkBytesTarget {
           try await sink(page, "rows")
           page.removeAll(keepingCapacity: true)
+          // The lines after one that names a table are that table's: each piece begins with such a line.
+          if !namesTable { page += table }
         }
         page += line
         page.append(0x0A)

@@ -139,7 +139,8 @@ struct RecoveryPlanning {
     // What a rebuilt database would lack is what an in-place recovery would: only the rows come whole. Not where tables differ: there the
     // rebuild itself is rehearsed.
     let isOtherSchema = rebuild != .nothing && !incident.facts.differences.isEmpty
-    if config != nil, incident.facts.differences.isEmpty {
+    let isFollowedFirst = config != nil && incident.facts.differences.isEmpty
+    if isFollowedFirst {
       plan.notes.append(
         "the server has another schema, which is followed first: the counts come with it")
     } else {
@@ -162,7 +163,9 @@ struct RecoveryPlanning {
       plan.files = (incident.facts.files ?? []).filter { wanted.contains($0.group) }
       let all = incident.status.queued + incident.status.inError + incident.status.displaced
       var counts = RecoveryCounts()
-      counts.discarded = plan.sent > 0 ? incident.status.inError + incident.status.displaced : all
+      // Offers that wait are none of them.
+      let discarded = isFollowedFirst ? all : plan.counts.discarded
+      counts.discarded = plan.sent > 0 ? incident.status.inError + incident.status.displaced : discarded
       counts.upserts = incident.facts.rows
       counts.deletes = plan.counts.deletes
       let made = try await store.rowsMadeHere()

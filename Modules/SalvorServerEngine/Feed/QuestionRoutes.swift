@@ -68,7 +68,7 @@ extension ServerEngine {
       guard keys <= RecoveryLimits.keysMax else {
         throw SalvorError(.tooLarge, "A request for rows names at most \(RecoveryLimits.keysMax) keys. Ask in parts.")
       }
-      queries += query.parts
+      queries.append(query)
     }
     let answers = RowAnswers(queries, store, scope: scope, touch: touch)
     // What fails in the first one is a problem response; what fails later cuts the answer.
@@ -100,15 +100,13 @@ extension ServerEngine {
 }
 
 extension RowQuery {
-  /// The same in parts whose answers are small. One with a range is small by its limit.
-  var parts: [RowQuery] {
-    let size = 256
-    guard range == nil, keys.count > size else { return [self] }
-    return stride(from: 0, to: keys.count, by: size).map { start in
-      let end = min(start + size, keys.count)
-      return RowQuery(
-        table: table, keys: Array(keys[start..<end]), digests: digests.isEmpty ? [] : Array(digests[start..<end]))
-    }
+  /// Takes the first `count` keys out. One with a range is small by its limit, and stays whole.
+  fileprivate mutating func first(_ count: Int) -> RowQuery? {
+    guard range == nil, keys.count > count else { return nil }
+    let part = RowQuery(table: table, keys: Array(keys.prefix(count)), digests: Array(digests.prefix(count)))
+    keys.removeFirst(count)
+    digests.removeFirst(min(count, digests.count))
+    return part
   }
 }
 
@@ -131,11 +129,21 @@ private actor RowAnswers {
 
   /// At least a piece of this size, where there is so much.
   private static let pieceBytes = 64 << 10
+  /// A store answers so many keys at a time: more where the answers are small, fewer where rows are large.
+  private static let keysAtOnce = 1...256
+  private var keysNext = 16
 
   func next() async throws -> [UInt8]? {
     var piece: [UInt8] = []
-    while piece.count < Self.pieceBytes, let query = queries.popFirst() {
-      piece += try await store.rows(matching: query, for: scope(query.table))
+    while piece.count < Self.pieceBytes, let first = queries.first {
+      var rest = first
+      let part = rest.first(keysNext)
+      if part == nil { queries.removeFirst() } else { queries[queries.startIndex] = rest }
+      let query = part ?? first
+      let answer = try await store.rows(matching: query, for: scope(query.table))
+      keysNext = answer.count < Self.pieceBytes ? keysNext * 2 : keysNext * Self.pieceBytes / answer.count
+      keysNext = min(max(keysNext, Self.keysAtOnce.lowerBound), Self.keysAtOnce.upperBound)
+      piece += answer
     }
     await touch()
     return piece.isEmpty ? nil : piece

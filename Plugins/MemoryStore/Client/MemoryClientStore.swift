@@ -85,7 +85,11 @@ public actor MemoryClientStore: ClientStore {
         continue
       }
       for row in rows { state.view[RowName(table: table.name, key: table.key(of: row))] = row }
-      guard table.maintained != .client else { continue }
+      // Nobody but the server may say what is in its own tables: it does so with the first download (decision 244).
+      if table.maintained == .server {
+        for row in rows { state.bases[RowName(table: table.name, key: table.key(of: row))] = row }
+      }
+      guard table.maintained == .dual else { continue }
       opening.adoptedRows += Int64(rows.count)
       found.append(table)
     }

@@ -30,7 +30,7 @@ struct Opening {
     let lostLog = LostLog(connection: connection, random: random)
     let hasLostLog = try lostLog.makeAnew()
     let before = try definitions()
-    try keepAgreedSchema(setup.schema)
+    let isUnnumbered = try keepAgreedSchema(setup.schema)
     let delivered = try connection.deliveredConfig()
     let kept = try KeptAdditions(connection)
     let own = delivered == nil ? setup.schema.takingBackNames(of: before) : setup.schema
@@ -56,6 +56,11 @@ struct Opening {
     var (context, opening) = try bringInLine(
       schema, own: setup.schema, config, before: before, isOlder: isOlder)
     if hasLostLog { opening.notices.append(try lostLog.settle(context)) }
+    if isUnnumbered {
+      opening.notices.append(
+        "The schema file differs from the schema of version \(setup.schema.version) that this device and its server have agreed on, and has the same version. The agreed one stays until the server's changes. Raise the version of the file."
+      )
+    }
     try connection.note(opening.notices + Self.restored(opening.restoredTriggers), at: clock.now())
     try OpenedBefore.note(context)
     return (context, opening)
@@ -97,12 +102,15 @@ struct Opening {
   }
 
   /// A server has agreed to the schema that this database was synchronized with. A later file of the application's adds to it alone: what
-  /// that renames or drops comes with the server's schema (decision 187).
-  private func keepAgreedSchema(_ own: Schema) throws {
+  /// that renames or drops comes with the server's schema (decision 187). One that nobody has given a new version adds nothing (decision 243): true.
+  private func keepAgreedSchema(_ own: Schema) throws -> Bool {
     guard try connection.state(.configDelivered)?.integer != 1, try connection.state(.server) != nil,
-      let agreed = try connection.lastConfig(), own.version > agreed.schemaVersion
-    else { return }
+      let agreed = try connection.lastConfig(), own.version >= agreed.schemaVersion
+    else { return false }
+    let isUnnumbered = own.version == agreed.schemaVersion
+    if isUnnumbered, SyncConfig(own).digest == agreed.digest { return false }
     try connection.setState(.configDelivered, .integer(1))
+    return isUnnumbered
   }
 
   /// The synchronized tables as they were defined last.
@@ -157,7 +165,10 @@ struct Opening {
     try removeTriggers(besides: catalog)
     try fillNewColumns(comparison.additions, catalog)
     let new = schema.parentsFirst(schema.synchronized).compactMap { table in
-      catalog.table(table.name).flatMap { changes.newTables.contains($0.name) ? Adoption.Subject(table: $0) : nil }
+      // Nobody but the server may say what is in its own tables: it does so with the first download (decision 244).
+      table.maintained == .server
+        ? nil
+        : catalog.table(table.name).flatMap { changes.newTables.contains($0.name) ? Adoption.Subject(table: $0) : nil }
     }
     opening.adoptedRows += try Adoption(connection).adopt(new)
     let named = resumes ? [] : former.namedColumns(catalog, besides: comparison.additions)

@@ -128,7 +128,7 @@ struct UnprovenTables {
       try context.forgetDigest(of: table)
       let isSynchronized = groups.first { $0.name == definition.group }?.isSynchronized == true
       // A table that a schema moves to a new group has rows that the server knows: they come whole with the group.
-      if !isSynchronized, !servers.contains(table.name) { adopted.append(table) }
+      if !isSynchronized, !servers.contains(table.name), definition.maintained == .dual { adopted.append(table) }
       guard isSynchronized || isUnderWay else { continue }
       try connection.run(
         "INSERT INTO salvor_unproven (name, servers) VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET servers = min(servers, excluded.servers)",

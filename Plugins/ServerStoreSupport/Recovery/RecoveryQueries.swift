@@ -103,7 +103,7 @@ package struct RecoveryQueries {
       isKey = table.columns.indices.map { table.keyPlaces.contains($0) }
       writer = DownloadChunkWriter(
         blobs: BlobSink(bytesMin: limits.blobReferenceBytesMin), rowBytesMax: limits.sentRowBytesMax,
-        blobBytesMax: limits.blobBytesMax)
+        blobBytesMax: limits.blobBytesMax, lineBytesTarget: min(limits.chunkBytesTarget, limits.chunkBytesMax / 4))
     }
 
     /// - Parameter isAsked: its key was named. One that is too large to be sent is none of this device's then.
