@@ -41,7 +41,7 @@
       var installation = Installation(
         connection, ServerSetup(schema: schema), random: SystemRandom(), clock: SystemClock(),
         capturesReplicas: capturesReplicas)
-      return try installation.run(beginsIncarnation: true)
+      return try installation.run(beginsIncarnation: { _ in true })
     }
 
     func connection() throws -> PostgreSQLConnection {

@@ -173,6 +173,36 @@
       await store.close()
     }
 
+    @Test(
+      "A dump that is put back under two processes is a restore with one new incarnation, though each finds the other there"
+    )
+    func putBackUnderTwo() async throws {
+      let (one, other) = (try await open([cluster]), try await open([cluster]))
+      let before = try #require(one.opening)
+      #expect(other.opening?.incarnation == before.incarnation)
+      let shared = try await write("a", one)
+      try cluster.dump(cluster.settings(database), as: "old")
+      // Each has seen a commit that goes.
+      _ = try await write("lost", other)
+      let lost = try await write("lost, too", one)
+      try cluster.restore("old", into: cluster.settings(database), "--clean", "--if-exists")
+      let desk = try PostgreSQLConnection(cluster.settings(database))
+      // Who numbers next finds it out.
+      for (id, store) in [("b", one), ("c", other)] {
+        try desk.execute("INSERT INTO item (id) VALUES ('\(id)')")
+        _ = try await comingAgain { try await store.sweep() }
+      }
+      let now = try #require(one.opening?.incarnation)
+      #expect(now != before.incarnation && other.opening?.incarnation == now)
+      #expect(try await one.restores(limit: 10).map(\.lostLast) == [lost.number])
+      let since = try desk.rows(
+        "SELECT DISTINCT incarnation FROM salvor.salvor_commit WHERE number > \(shared.number)")
+      #expect(since == [[.text(Array(now.text.utf8))]])
+      desk.close()
+      await one.close()
+      await other.close()
+    }
+
     @Test("The old primary lives on and takes writes: each of both finds out who has met the other")
     func twoPrimaries() async throws {
       let first = try await open([cluster])

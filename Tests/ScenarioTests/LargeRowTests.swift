@@ -73,6 +73,37 @@ struct LargeRowTests {
     #expect(try await device.sync().error == nil)
   }
 
+  @Test(
+    "a recovery that asks for large rows by their keys reads them line by line, whatever they have together (never 7)")
+  func askedForByKey() async throws {
+    let limits = "chunkBytesMax: 65536, chunkBytesTarget: 16384, singleRoundTripBytesMax: 16384, rowBytesMax: 65536"
+    let fleet = try Fleet(serverOptions: "authentication: { module: \"none\" }, limits: { \(limits) },")
+    try await fleet.start()
+    let a = try fleet.device("a", limits: "{ \(limits) }")
+    let b = try fleet.device("b", limits: "{ \(limits) }")
+    try fleet.serverConnection().execute(
+      "INSERT INTO site (id, name) WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20) SELECT 's' || i, printf('%.20000c', 'x') FROM n"
+    )
+    for device in [a, b] { #expect(try await device.sync().error == nil) }
+    try await fleet.backup("night")
+    try await a.write("UPDATE site SET city = 'acknowledged'")
+    for device in [a, b] { #expect(try await device.sync().error == nil) }
+    try await fleet.restore("night")
+    for device in [a, b, a] {
+      let report = try await device.sync()
+      #expect(
+        report.error == nil && report.refused == 0 && report.queued == 0,
+        "\(report.outcome.map { "\($0)" } ?? "-") \(report.uploaded) \(report.healed) \(report.queued) \(String(describing: report.error)) \(String(describing: report.recovery?.report?.counts)) \(report.notices)"
+      )
+    }
+    #expect(try Set(fleet.serverRows("site").map { $0[2] }) == ["acknowledged"])
+    for device in [a, b] {
+      #expect(
+        try device.connection().rows("SELECT DISTINCT city, length(name) FROM site") == [["acknowledged", 20_000]])
+    }
+    await fleet.stop()
+  }
+
   @Test("a change that depends on a refused one and is written later counts as refused, as where both went together")
   func blockedLater() async throws {
     let fleet = try Fleet()

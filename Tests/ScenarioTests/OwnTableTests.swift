@@ -43,6 +43,30 @@ struct OwnTableTests {
     #expect(try fleet.serverRows("p") == [["1", "x"]])
   }
 
+  @Test("A device's own rows of a server-maintained table are the server's to say (decision 244)")
+  func referenceData() async throws {
+    let fleet = try Fleet()
+    try await fleet.start()
+    try fleet.serverConnection().execute("INSERT INTO severity VALUES (1, 'minor'), (2, 'major')")
+    let device = try fleet.device("a")
+    try SQLiteConnection(device.path).execute(
+      """
+      CREATE TABLE severity (id INTEGER PRIMARY KEY, name TEXT NOT NULL);
+      INSERT INTO severity VALUES (1, 'minor'), (2, 'large'), (3, 'of this device');
+      CREATE TABLE site (id TEXT PRIMARY KEY NOT NULL, name TEXT NOT NULL, city TEXT, seats INTEGER NOT NULL DEFAULT 0);
+      INSERT INTO site (id, name) VALUES ('s', 'mine');
+      CREATE TABLE visit (id TEXT PRIMARY KEY NOT NULL, site_id TEXT NOT NULL REFERENCES site ON DELETE CASCADE, note TEXT, severity_id INTEGER REFERENCES severity);
+      INSERT INTO visit VALUES ('v', 's', 'mine', 2);
+      """)
+    let report = try await device.sync()
+    #expect(report.error == nil && (report.uploaded, report.refused) == (2, 0), "\(report)")
+    #expect(try await device.sync().error == nil)
+    #expect(try fleet.serverRows("visit") == [["v", "s", "mine", 2]])
+    try fleet.expectEqual(["severity", "site", "visit"], [device])
+    #expect(try await device.open().errorArchive().isEmpty)
+    await fleet.stop()
+  }
+
   /// A synchronization that says so of the own table.
   private func syncNoting(_ device: Device) async throws {
     let report = try await device.sync()

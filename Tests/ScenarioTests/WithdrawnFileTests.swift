@@ -38,6 +38,63 @@ struct WithdrawnFileTests {
     try await fleet.restart()
   }
 
+  private static let renamed = Fleet.visits.replacing("version: 1", "version: 2")
+    .replacing("visit: {", "call: { renamedFrom: \"visit\",")
+    .replacing("city: \"text?\"", "town: { type: \"text?\", renamedFrom: \"city\" }")
+
+  @Test(
+    "names that a new device had from a withdrawn file are those of before again, with what was written (never 3)",
+    arguments: [false, true])
+  func takenBackNames(hasSynchronized: Bool) async throws {
+    let fleet = try Fleet()
+    try await fleet.start()
+    try fleet.serverConnection().execute("INSERT INTO site VALUES ('s1', 'Harbour Kitchen', NULL, 40)")
+    let new = try fleet.device("a", schema: Self.renamed)
+    _ = try await new.open()
+    try await new.write(
+      "INSERT INTO site (id, name, town) VALUES ('s2', 'Pier', 'Bergen')",
+      "INSERT INTO call (id, site_id, note) VALUES ('v1', 's2', 'written')")
+    if hasSynchronized { #expect(try await new.sync().error?.code == .schemaAhead) }
+    await new.close()
+    let a = try withdrawn(fleet)
+    let report = try await a.sync()
+    #expect(report.error == nil && report.uploaded == 2, "\(report)")
+    #expect(try fleet.serverRows("visit") == [["v1", "s2", "written", .null]])
+    #expect(try fleet.serverRows("site").map { $0[2] } == [.null, "Bergen"])
+    try fleet.expectEqual(["site", "visit"], [a])
+    #expect(try await a.sync().queued == 0)
+    await fleet.stop()
+  }
+
+  @Test("a file that was changed without a new version changes nothing here, and a note says so (decision 243)")
+  func sameVersion() async throws {
+    let fleet = try Fleet()
+    try await fleet.start()
+    try fleet.serverConnection().execute("INSERT INTO site VALUES ('s1', 'Harbour Kitchen', 'Bergen', 40)")
+    let before = try fleet.device("a")
+    #expect(try await before.sync().error == nil)
+    await before.close()
+    let changed = Self.renamed.replacing("version: 2", "version: 1").replacing(
+      "seats: \"integer = 0\" } }", "}, dropped: [\"seats\"] }")
+    let a = try fleet.device("a", schema: changed)
+    try await a.write("UPDATE site SET city = 'Oslo'")
+    let report = try await a.sync()
+    #expect(report.error == nil && report.uploaded == 1, "\(report)")
+    #expect(report.notices.contains { $0.contains("Raise the version of the file") }, "\(report.notices)")
+    #expect(try fleet.serverRows("site") == [["s1", "Harbour Kitchen", "Oslo", 40]])
+    await a.close()
+    let again = try withdrawn(fleet)
+    #expect(try await again.sync().error == nil)
+    try fleet.expectEqual(["site"], [again])
+    // The server's decides: with its changed file the device follows.
+    await again.close()
+    try await change(fleet, to: changed)
+    let both = try fleet.device("a", schema: changed)
+    #expect(try await both.sync().error == nil)
+    #expect(try both.connection().rows("SELECT id, town FROM site") == [["s1", "Oslo"]])
+    await fleet.stop()
+  }
+
   @Test("a delete by a mark of a withdrawn file goes up, and its row leaves its table")
   func marks() async throws {
     let flagged = Fleet.visits.replacing("version: 1", "version: 2").replacing(

@@ -59,8 +59,8 @@
     /// For how long a process waits, in milliseconds, until another one has installed.
     static let installationWait = 600_000
 
-    /// - Parameter beginsIncarnation: no other process has the database open.
-    mutating func run(beginsIncarnation: Bool) throws -> Catalog {
+    /// - Parameter beginsIncarnation: whether a new one begins where the database has this one.
+    mutating func run(beginsIncarnation: (IncarnationID) -> Bool) throws -> Catalog {
       try schema.refuseScopeCircles()
       for table in schema.tables { _ = try setup.conflictPolicy(of: table) }
       let problems = try DatabaseCheck(connection).problems()
@@ -75,7 +75,7 @@
       }
     }
 
-    private mutating func install(beginsIncarnation: Bool) throws -> Catalog {
+    private mutating func install(beginsIncarnation: (IncarnationID) -> Bool) throws -> Catalog {
       let isNew = try !isThere("salvor_server")
       if !isNew {
         try refuseEmpty()
@@ -449,7 +449,7 @@
       }
     }
 
-    private mutating func identify(isNew: Bool, beginsIncarnation: Bool) throws {
+    private mutating func identify(isNew: Bool, beginsIncarnation: (IncarnationID) -> Bool) throws {
       if let text = try connection.scalar("SELECT value FROM salvor_server WHERE key = 'id'")?.string {
         guard let id = ServerID(text) else {
           throw SalvorError(
@@ -465,8 +465,8 @@
       }
       if !isLater { try noteFormat() }
       let current = try connection.scalar("SELECT value FROM salvor_server WHERE key = 'incarnation'")?.string
-      if !beginsIncarnation, let current, let known = IncarnationID(current) {
-        opening.incarnation = known
+      if let present = current.flatMap({ IncarnationID($0) }), !beginsIncarnation(present) {
+        opening.incarnation = present
         return
       }
       try connection.run(

@@ -10,16 +10,6 @@
   /// let opening = try await store.open(ServerSetup(schema: schema))
   /// ```
   public final class PostgreSQLServerStore: ServerStore {
-    /// The database as it was opened.
-    struct View: Sendable {
-      var setup: ServerSetup
-      var opening: ServerOpening
-      var catalog: Catalog
-      /// The write-ahead log's place when it was opened: rows that no commit names were there then (`ReadReplica`).
-      var place = ""
-      var logWidth: Int { Catalog.logWidth(of: catalog.tables) }
-    }
-
     private struct State {
       var view: View?
       /// How many wait for each reader, or are answered by it.
@@ -90,8 +80,12 @@
       return view.opening
     }
 
-    /// - Parameter before: what was seen of a database that another one took the place of; nil: this is a start.
-    private func install(_ setup: ServerSetup, since before: HistoryFacts?) async throws -> View {
+    /// - Parameters:
+    ///   - before: what was seen of a database that another one took the place of; nil: this is a start.
+    ///   - known: the incarnations of then.
+    private func install(
+      _ setup: ServerSetup, since before: HistoryFacts?, knowing known: Set<IncarnationID> = []
+    ) async throws -> View {
       let options = options
       let remembered = before == nil ? history.remembered : nil
       let expected = before == nil ? remembered?.server : state.withLock { $0.view?.opening.serverID }
@@ -101,7 +95,9 @@
         var installation = Installation(
           connection, setup, random: options.random, clock: options.clock, capturesReplicas: options.capturesReplicas,
           expecting: expected, isServing: before != nil)
-        let catalog = try installation.run(beginsIncarnation: begins)
+        // Another process may be there all the time, and have found out nothing yet (decision 245).
+        let catalog = try installation.run(beginsIncarnation: { begins || known.contains($0) })
+        let incarnations = try connection.rows("SELECT id FROM salvor_incarnation").compactMap { $0[0].string }
         connection.ownsTriggers = nil
         var notices = installation.notices
         if connection.isPooled {
@@ -109,7 +105,9 @@
             "A pooler stands between this server and the database. Nothing is told through it: what changed is found by looking (eventLookMilliseconds). Each statement is prepared anew."
           )
         }
-        return (View(setup: setup, opening: installation.opening, catalog: catalog), notices)
+        var view = View(setup: setup, opening: installation.opening, catalog: catalog)
+        view.incarnations = Set(incarnations.compactMap { IncarnationID($0) } + [view.opening.incarnation])
+        return (view, notices)
       }
       try await keeper.hold()
       let now = options.clock.now()
@@ -186,7 +184,7 @@
         await keeper.reconnect()
         let found = try await writer.run { try before?.finding(in: $0) }
         if let found, found.finding == .overtaken { throw found.now.overtaken(by: before?.timeline ?? 0) }
-        let made = try await install(view.setup, since: before)
+        let made = try await install(view.setup, since: before, knowing: view.incarnations)
         healing.withLock { $0 = HealingState() }
         let seen = before?.head.map { "commit \($0.number)" } ?? "nothing"
         switch found?.finding {
