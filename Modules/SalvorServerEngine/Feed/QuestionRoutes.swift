@@ -129,8 +129,9 @@ private actor RowAnswers {
 
   /// At least a piece of this size, where there is so much.
   private static let pieceBytes = 64 << 10
-  /// A store answers so many keys at a time: more where the answers are small, fewer where rows are large.
+  /// A store answers so many keys at a time: more where the answers are smaller than this, fewer where rows are large.
   private static let keysAtOnce = 1...256
+  private static let answerBytesTarget = 1 << 20
   private var keysNext = 16
 
   func next() async throws -> [UInt8]? {
@@ -141,7 +142,8 @@ private actor RowAnswers {
       if part == nil { queries.removeFirst() } else { queries[queries.startIndex] = rest }
       let query = part ?? first
       let answer = try await store.rows(matching: query, for: scope(query.table))
-      keysNext = answer.count < Self.pieceBytes ? keysNext * 2 : keysNext * Self.pieceBytes / answer.count
+      let target = Self.answerBytesTarget
+      keysNext = answer.count < target ? keysNext * 2 : keysNext * target / answer.count
       keysNext = min(max(keysNext, Self.keysAtOnce.lowerBound), Self.keysAtOnce.upperBound)
       piece += answer
     }
