@@ -105,10 +105,6 @@ enum KnownFindings {
       story: "a row that INSERT OR FAIL leaves behind when a trigger of the application's ends it",
       swarm: "storm",
       seed: 5434, words: ["never-3-unaccounted", "written without triggers", "area 'k1'"]),
-    Finding(
-      story:
-        "written while the triggers were away a second time, before the comparison that the first time asked for: not traced",
-      swarm: "all", seed: 7_163_128, words: ["never-3-unaccounted", "written without triggers", "area 'k4'"]),
   ]
 
   /// Nil where the messages are of nothing known.

@@ -211,6 +211,7 @@ struct SimulationTests {
       ("the delete of a marked row that the server's row needs is kept as a conflict version", [7_030_948]),
       ("the oracle: a queue on two devices, and a new database that knows neither", [7_110_101]),
       ("a row that was dropped, and that a change which waited brought into the subscriptions", [7_150_522]),
+      ("written while the triggers were away once more, after a comparison that was cut", [7_163_128]),
     ])
   func mended(story: String, seeds: [Int]) throws {
     for seed in seeds {

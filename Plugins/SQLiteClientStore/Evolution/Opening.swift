@@ -187,11 +187,13 @@ struct Opening {
     }
     opening.restoredTriggers.removeAll { name in ownDoing.contains { name.hasSuffix("_\($0.number)") } }
     if !resumes {
-      opening.adoptedRows += try UnprovenTables(context).mark(
-        changes.unproven.filter { table in
-          !intact.contains(table) && !constraints.remade.contains(table) && !following.uncaptured.contains(table)
-            && (!changes.altered.contains(table) || !(following.hasChanged || widened.contains(table)))
-        }, servers: returned)
+      let unproven = changes.unproven.filter { table in
+        !intact.contains(table) && !constraints.remade.contains(table) && !following.uncaptured.contains(table)
+          && (!changes.altered.contains(table) || !(following.hasChanged || widened.contains(table)))
+      }
+      // What a synchronization that was cut has compared says nothing of what was written since.
+      if !adopts, !unproven.isEmpty { try connection.clearStaged() }
+      opening.adoptedRows += try UnprovenTables(context).mark(unproven, servers: returned)
     }
     opening.notices += try returning.forgetValues(context)
     try former.capture(named, context)
