@@ -56,6 +56,8 @@ struct Opening {
     var (context, opening) = try bringInLine(
       schema, own: setup.schema, config, before: before, isOlder: isOlder)
     if hasLostLog { opening.notices.append(try lostLog.settle(context)) }
+    // What a synchronization that was cut has compared says nothing of what was written since.
+    if !opening.restoredTriggers.isEmpty { try connection.clearStaged() }
     if isUnnumbered {
       opening.notices.append(
         "The schema file differs from the schema of version \(setup.schema.version) that this device and its server have agreed on, and has the same version. The agreed one stays until the server's changes. Raise the version of the file."
@@ -187,13 +189,11 @@ struct Opening {
     }
     opening.restoredTriggers.removeAll { name in ownDoing.contains { name.hasSuffix("_\($0.number)") } }
     if !resumes {
-      let unproven = changes.unproven.filter { table in
-        !intact.contains(table) && !constraints.remade.contains(table) && !following.uncaptured.contains(table)
-          && (!changes.altered.contains(table) || !(following.hasChanged || widened.contains(table)))
-      }
-      // What a synchronization that was cut has compared says nothing of what was written since.
-      if !adopts, !unproven.isEmpty { try connection.clearStaged() }
-      opening.adoptedRows += try UnprovenTables(context).mark(unproven, servers: returned)
+      opening.adoptedRows += try UnprovenTables(context).mark(
+        changes.unproven.filter { table in
+          !intact.contains(table) && !constraints.remade.contains(table) && !following.uncaptured.contains(table)
+            && (!changes.altered.contains(table) || !(following.hasChanged || widened.contains(table)))
+        }, servers: returned)
     }
     opening.notices += try returning.forgetValues(context)
     try former.capture(named, context)
