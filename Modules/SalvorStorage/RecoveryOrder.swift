@@ -125,7 +125,7 @@ extension RecoveryOrder {
       ? ("discarded", "A recovery discarded this change. Reapply it, or delete the entry.") : nil
   }
 
-  /// The requests that wait leave the queue, or the tables that they stand in are made anew.
+  /// The requests that wait leave the queue, or their tables are rebuilt.
   public var givesUpRequests: Bool { discarded != nil || rebuild != .nothing }
 
   /// The order for a device that holds versions which the server has lost before, as those after the shared commit. Where the history is the same,

@@ -1,7 +1,7 @@
 import SalvorModel
 import SalvorStorage
 
-/// Offers that wait, before a recovery that discards requests or makes tables anew (decision 241).
+/// Offers that wait, before a recovery that discards requests or rebuilds tables (decision 241).
 extension ClientContent {
   /// What these strategies give up is what was not synchronized. An offer was: it becomes the acknowledged version again that it is made
   /// of, and the recovery offers it like every other lost one. False: there are none.

@@ -11,7 +11,7 @@
       var catalog: Catalog
       /// The write-ahead log's place when it was opened: rows that no commit names were there then (`ReadReplica`).
       var place = ""
-      /// Those that were there then, its own with them: a history that comes in the place of this one has none that begins after them.
+      /// The incarnations that the database had when it was opened, with the one of this opening (decision 245).
       var incarnations: Set<IncarnationID> = []
       var logWidth: Int { Catalog.logWidth(of: catalog.tables) }
     }

@@ -2,7 +2,7 @@ import SQLiteSupport
 import SalvorModel
 import SalvorStorage
 
-/// Offers that wait, before a recovery that discards requests or makes tables anew (decision 241).
+/// Offers that wait, before a recovery that discards requests or rebuilds tables (decision 241).
 ///
 /// What these strategies give up is what was not synchronized. An offer was: it becomes the acknowledged version again that it is made of, a
 /// version that the server has lost (`UndoneVersions`), and the recovery offers it like every other one.
