@@ -23,6 +23,24 @@ import Testing
     #expect(edges.compactMap(rules.violation) == [])
   }
 
+  @Test(
+    "A target imports only what Package.swift builds before it: an import that is not declared fails in a fresh clone")
+  func importsAreDeclared() throws {
+    let package = try PackageDescription.read(tree)
+    let rules = HouseRules(kinds: package.kinds)
+    var undeclared: [String] = []
+    for target in package.targets where rules.kinds[target.name] != .library {
+      let declared = package.dependencies(of: target.name)
+      for file in try tree.files(under: target.path, extensions: ["swift"]) {
+        undeclared += SourceTree.imports(file.text).filter {
+          rules.kinds[$0.module] != nil && !declared.contains($0.module)
+        }.map { "\(file.path):\($0.line): \($0.module)" }
+      }
+    }
+    #expect(undeclared == [])
+    #expect(!package.dependencies(of: "ScenarioTests").contains("SalvorClient"), "the fault that this was written for")
+  }
+
   @Test("Every folder of Modules/ and Plugins/ is a target, and the order of the import rule names every module")
   func everyFolderIsATarget() throws {
     let package = try PackageDescription.read(tree)
@@ -68,15 +86,11 @@ import Testing
 
   @Test("Import lines are read in every spelling")
   func importLinesAreRead() {
-    let text = """
-      import SalvorModel
-      @testable import SalvorWire
-      @preconcurrency public import struct Foundation.URL
-        internal import CSQLite // why
-      // import SalvorServer
-      let text = "no import SalvorClient"
-      """
-    let found = SourceTree.imports(text)
+    let lines = [
+      "import SalvorModel", "@testable import SalvorWire", "@preconcurrency public import struct Foundation.URL",
+      "  internal import CSQLite // why", "// import SalvorServer", "let text = \"no import SalvorClient\"",
+    ]
+    let found = SourceTree.imports(lines.joined(separator: "\n"))
     #expect(found.map(\.module) == ["SalvorModel", "SalvorWire", "Foundation", "CSQLite"])
     #expect(found.map(\.line) == [1, 2, 3, 4])
   }

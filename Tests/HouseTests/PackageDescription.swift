@@ -32,7 +32,18 @@ struct PackageDescription: Decodable, Sendable {
     }
   }
 
-  /// Runs `swift package describe` once, with a scratch path of its own, so that it never waits for the lock of the
+  /// Every target that is built before `target`: what it depends on, and what that depends on.
+  func dependencies(of target: String) -> Set<String> {
+    let direct = Dictionary(uniqueKeysWithValues: targets.map { ($0.name, $0.target_dependencies ?? []) })
+    var found: Set<String> = []
+    var open = direct[target] ?? []
+    while let next = open.popLast() {
+      if found.insert(next).inserted { open += direct[next] ?? [] }
+    }
+    return found
+  }
+
+  /// Runs `swift package describe` once, with every trait, and a scratch path of its own, so that it never waits for the lock of the
   /// `swift test` that this runs in.
   static func read(_ tree: SourceTree) throws -> PackageDescription { try described.get() }
 
@@ -42,7 +53,8 @@ struct PackageDescription: Decodable, Sendable {
     let scratch = FileManager.default.temporaryDirectory.appendingPathComponent("salvor-house-\(UUID().uuidString)")
     defer { try? FileManager.default.removeItem(at: scratch) }
     let command =
-      "swift package --package-path '\(tree.root.path)' --scratch-path '\(scratch.path)' describe --type json 2>&1"
+      "swift package --package-path '\(tree.root.path)' --scratch-path '\(scratch.path)' --traits default,PostgreSQL"
+      + " describe --type json 2>&1"
     guard let output = popen(command, "r") else { throw HouseError("no process can be started") }
     var data = Data()
     var buffer = [UInt8](repeating: 0, count: 64 << 10)

@@ -1,4 +1,3 @@
-import SalvorClient
 import Testing
 
 /// A recovery that is undone by `restoreBackup`, and a server that is put back once more before the device comes (decision 239).
