@@ -463,10 +463,13 @@ private struct Rounds {
   /// The next session is for what waits in the queue alone: where nothing does, there is none.
   var onlyUploads = false
   private var hasRepeated = false
+  private var comparisons = 0
   private var count = 0
 
   /// An application that writes all the time does not hold a synchronization for ever.
   private static let roundsMax = 16
+  /// Rows that wait for others may come one after the other.
+  private static let comparisonsMax = 3
 
   /// - Parameter waits: requests are in the queue after an upload.
   mutating func goesOn(after session: SyncSession, _ groups: Set<String>?, _ waits: Bool) -> Bool {
@@ -475,6 +478,12 @@ private struct Rounds {
     // A SyncConfig with new groups came with the answer, or changes were found: they are a session of their own.
     if session.hasNewGroups && groups == nil || session.hasNewRequests, !hasRepeated {
       hasRepeated = true
+      onlyUploads = false
+      return true
+    }
+    // Rows came that others may wait for.
+    if session.isToCompare, comparisons < Self.comparisonsMax {
+      comparisons += 1
       onlyUploads = false
       return true
     }

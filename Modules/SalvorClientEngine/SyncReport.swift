@@ -45,6 +45,8 @@ public struct SyncReport: Sendable {
   var heldCounters: Set<Int64> = []
   /// Of requests that could not stand as a session began, the first counters, until it is known which of them came back with the download.
   var displacedCounters: Set<Int64> = []
+  /// Those of the notices that name rows which were left out, by table.
+  private var leftOutNotices: [String: [String]] = [:]
   /// Requests that met a change of somebody else's and were settled by the conflict policy.
   public var conflicts: Int64 = 0
   /// Offers of rows that a restored server had lost (semantics 10): those that brought something back, and those that found a newer
@@ -97,6 +99,16 @@ public struct SyncReport: Sendable {
     refusedCounters.formUnion(session.blocked)
     heldCounters = heldCounters.intersection(session.held).union(session.blocked)
     displacedCounters.formUnion(session.displaced)
+  }
+
+  /// What an application of a download says. Where tables were compared with the server, it is so of them now, whatever was left out in this
+  /// synchronization before.
+  mutating func noteLeftOut(_ applied: ApplyReport, comparing tables: [String]) {
+    for table in tables {
+      for notice in leftOutNotices.removeValue(forKey: table) ?? [] { notices.removeAll { $0 == notice } }
+    }
+    notices += applied.notices
+    leftOutNotices.merge(applied.leftOutNotices) { $0 + $1 }
   }
 
   /// What became of an upload.

@@ -19,14 +19,21 @@ package struct BackupRotation {
     self.keep = keep
   }
 
-  /// Where the next copy goes. Makes the folder, for its owner alone, where there is none.
+  /// Where the next copy goes: a second later in its name than now where that name is taken. Makes the folder, for its owner alone, where
+  /// there is none.
   package func next(now: Int64) throws -> String {
     guard mkdir(directory, 0o700) == 0 || errno == EEXIST else {
       throw SalvorError(
         .storage,
         "The folder \(directory) cannot be made: \(String(cString: strerror(errno))). Make it, or name another.")
     }
-    let time = timestamp(now).replacing(" ", with: "T").replacing(":", with: "-")
+    var moment = now
+    while access(path(at: moment), F_OK) == 0 { moment += 1000 }
+    return path(at: moment)
+  }
+
+  private func path(at moment: Int64) -> String {
+    let time = timestamp(moment).replacing(" ", with: "T").replacing(":", with: "-")
     return "\(directory)/salvor-\(time)Z.db"
   }
 
@@ -88,11 +95,6 @@ struct BackupDirectory: ServerBackups {
   func make() async throws -> (made: ServerBackup, removed: [String]) {
     let now = clock.now()
     let path = try rotation.next(now: now)
-    if fileExists(path) {
-      throw SalvorError(
-        .overloaded, "A copy was made in this very second; the names say seconds. Ask again.",
-        retryAfterMilliseconds: 1000)
-    }
     try await store.backup(to: path)
     let name = String(path.drop { $0 != "/" }.split(separator: "/").last ?? "")
     let made = ServerBackup(name: name, time: now, bytes: try fileSize(path))

@@ -434,7 +434,9 @@ public struct SettleReport: Sendable, Hashable {
   /// The synchronization goes on with another session: the server has settled some of what it held and is asked about more, or a lost row is
   /// offered since a change of it was refused (decision 219).
   public var asksAgain = false
-  /// By default nothing was settled. `waiting` is set afterwards.
+  /// Requests that cannot stand since, by their counters: a delete that waits for consent has its row back, which may be in their way.
+  public var displaced: [RequestID] = []
+  /// By default nothing was settled. The others are set afterwards.
   public init(accepted: Int64 = 0, refused: Int64 = 0) {
     self.accepted = accepted
     self.refused = refused
@@ -486,6 +488,8 @@ public struct ApplyReport: Sendable, Hashable {
   public var captured: Int64 = 0
   /// Rows of the server's that are not here, since those that they reference did not come (`LeftOutRow`).
   public var leftOut: Int64 = 0
+  /// The notices of these rows, which are among `notices`, by table.
+  public var leftOutNotices: [String: [String]] = [:]
   /// A row has come that rows which were left out may reference (`LeftOutRow`): their tables are compared in a session of its own.
   public var isToCompare = false
   /// What a person should know; names only.

@@ -53,6 +53,11 @@ extension Sequence<LeftOutRow> {
   }
 }
 
+extension Sequence<LeftOutRow> {
+  /// `notices` of the rows of each table.
+  public var noticesByTable: [String: [String]] { Dictionary(grouping: self, by: \.row.table).mapValues(\.notices) }
+}
+
 extension LeftOutRow.Cause {
   fileprivate func text(isOne: Bool) -> String {
     switch self {

@@ -38,7 +38,8 @@ extension SyncConfig {
   /// over, and drops neither: these come with the server.
   ///
   /// - Parameter added: what the device's tables have beyond its server's since an earlier file of the application's named it
-  ///   (`added(in:)`). It stays when that file is withdrawn (decision 214).
+  ///   (`added(in:)`). It stays when that file is withdrawn (decision 214). Where the server brings it under a name of before, it has that name
+  ///   until the server's schema renames it.
   public func schema(own: Schema, added: [Table] = []) -> Schema {
     var schema = Schema(
       version: schemaVersion, parameters: parameters, groups: groups, tables: entries.map(\.table), dropped: dropped)
@@ -54,7 +55,7 @@ extension SyncConfig {
     }
     let synchronized = Set(schema.tables.map { $0.name.folded })
     schema.tables += own.tables.filter { $0.maintained == .client && !synchronized.contains($0.name.folded) }
-    return schema
+    return schema.takingBackNames(of: added)
   }
 
   /// Tables and columns that a device's schema has and this configuration does not have: whole tables, and others with their key and
@@ -83,7 +84,8 @@ extension SyncConfig {
 }
 
 extension Schema {
-  /// A device began with a later file, whose new names no server had yet, and has this one again: what that renamed gets its name of here back.
+  /// A device has made tables or columns under the names of a later file, which no server of its has yet: what that renamed gets its name of here
+  /// back.
   ///
   /// - Parameter later: the tables as that file defined them.
   public func takingBackNames(of later: [Table]) -> Schema {
@@ -93,12 +95,13 @@ extension Schema {
       let same = later.first { $0.name.folded == table.name.folded }
       let renamed = later.first { $0.renamedFrom.holds(table.name) && self.table($0.name) == nil }
       guard let mine = same ?? renamed else { continue }
-      if same == nil { schema.tables[place].renamedFrom.append(mine.name) }
+      if same == nil, !table.renamedFrom.holds(mine.name) { schema.tables[place].renamedFrom.append(mine.name) }
       for number in table.columns.indices {
         let name = table.columns[number].name
         guard !mine.columns.contains(where: { $0.name.folded == name.folded }),
           let other = mine.columns.first(where: { column in
-            column.renamedFrom.holds(name) && !table.columns.contains { $0.name.folded == column.name.folded }
+            column.renamedFrom.holds(name) && !table.columns[number].renamedFrom.holds(column.name)
+              && !table.columns.contains { $0.name.folded == column.name.folded }
           })
         else { continue }
         schema.tables[place].columns[number].renamedFrom.append(other.name)

@@ -48,15 +48,18 @@ public struct SchemaRenames: Sendable, Hashable {
   }
 
   /// Renames. What else in the database names a table or column (foreign keys, indexes, triggers, views) follows. Throws
-  /// `schema-refused` where SQLite does not do it, for instance because a view names something that is not there.
-  public func apply(to connection: SQLiteConnection) throws {
+  /// `schema-refused` where SQLite does not do it.
+  ///
+  /// - Returns: notices, of views and triggers that could not follow (`SQLiteConnection.alter`).
+  public func apply(to connection: SQLiteConnection) throws -> [String] {
+    var notices: [String] = []
     for step in steps {
       do {
         if let column = step.column {
-          try connection.execute(
+          notices += try connection.alter(
             "ALTER TABLE \(quoted(step.table)) RENAME COLUMN \(quoted(step.old)) TO \(quoted(column))")
         } else {
-          try connection.execute("ALTER TABLE \(quoted(step.old)) RENAME TO \(quoted(step.table))")
+          notices += try connection.alter("ALTER TABLE \(quoted(step.old)) RENAME TO \(quoted(step.table))")
         }
       } catch let error as SalvorError where error.code == .storage {
         let what = step.column.map { "\(step.table).\(step.old) cannot become \(step.table).\($0)" }
@@ -65,5 +68,6 @@ public struct SchemaRenames: Sendable, Hashable {
           context: ["table": step.table])
       }
     }
+    return notices
   }
 }

@@ -49,7 +49,7 @@ public struct TableRebuild {
     var lost: [String] = []
     for object in objects {
       guard let name = object[0].string, let sql = object[1].string, !isOurs(name) else { continue }
-      if try !bringBack(sql, of: table) { lost.append(name) }
+      if try !connection.bringBack(sql, of: table.name) { lost.append(name) }
     }
     return lost
   }
@@ -77,27 +77,6 @@ public struct TableRebuild {
     if shape.withoutRowid || shape.hasRowidKey { return nil }
     let taken = Set((shape.columns.map(\.name) + shape.generated).map { $0.folded })
     return ["rowid", "_rowid_", "oid"].first { !taken.contains($0) }
-  }
-
-  /// SQLite finds out only when a trigger would fire that it names what is not there.
-  private func bringBack(_ sql: String, of table: Table) throws -> Bool {
-    do {
-      try connection.savepoint("salvor_object") {
-        try connection.execute(sql)
-        try connection.withTriggers(true) {
-          let name = quoted(table.name)
-          let columns = quotedList(table.columns.map(\.name))
-          let first = quoted(table.columns[0].name)
-          for statement in [
-            "INSERT INTO \(name) (\(columns)) SELECT \(columns) FROM \(name)", "UPDATE \(name) SET \(first) = \(first)",
-            "DELETE FROM \(name)",
-          ] { _ = try connection.prepare("EXPLAIN \(statement)") }
-        }
-      }
-      return true
-    } catch let error as SalvorError where error.code == .storage {
-      return false
-    }
   }
 }
 

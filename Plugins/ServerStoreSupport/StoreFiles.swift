@@ -14,6 +14,16 @@ package enum Files {
     return lstat(path, &found) == 0
   }
 
+  /// The file itself, where `path` is a symbolic link to one; else `path`.
+  package static func followed(_ path: String) -> String {
+    var found = stat()
+    guard lstat(path, &found) == 0, found.st_mode & S_IFMT == S_IFLNK, let real = realpath(path, nil) else {
+      return path
+    }
+    defer { free(real) }
+    return String(cString: real)
+  }
+
   /// Open for reading and writing. Throws where there is one.
   package static func create(_ path: String, mode: mode_t) throws -> Int32 {
     let descriptor = FileSystem.open(path, O_RDWR | O_CREAT | O_EXCL, mode)

@@ -39,6 +39,7 @@ let contractCommand = Command(
   // A library's module is put through it as any other.
   let invocation = try invocation.withPlugins()
   let module = try ContractModule(kind, name, invocation)
+  // Options that do not make the module are the command's fault, and no case's: it is made once before the first one.
   var run = ContractRun(terminal: invocation.terminal, only: invocation.options["only"])
   switch module.factory.descriptor.kind {
   case .recoveryStrategy:
@@ -55,6 +56,7 @@ let contractCommand = Command(
     }
   case .compression:
     run.unproven = CompressionContract.unproven
+    _ = try module.maker((any Compression).self)()
     await run.cases(CompressionContract.cases) { try module.maker((any Compression).self)() }
   case .clientStorage:
     let probe = try module.maker((any ClientStore).self)()
@@ -69,6 +71,7 @@ let contractCommand = Command(
     }
     await run.cases(ServerStoreContract.cases) { subject }
   case .validator:
+    _ = try module.maker((any RequestValidator).self)()
     await run.cases(ValidatorContract.cases) {
       ValidatorSubject(try module.maker((any RequestValidator).self)())
     }

@@ -59,6 +59,7 @@ final class ContractModule: Sendable {
     }
     var reader = OptionReader(value, file: "--options", path: "")
     let make = factory.prepare(&reader, context, as: type)
+    reader.reportUnknownKeys()
     guard let make, reader.diagnostics.errors.isEmpty else {
       throw SalvorError(.usage, "The options do not make the module: \(render(reader.diagnostics))")
     }

@@ -34,7 +34,10 @@ import Testing
 
   @Test(
     "What cannot be run is a usage error",
-    arguments: [["colour", "red"], ["recovery-strategy", "recreat"], ["authentication", "none"]])
+    arguments: [
+      ["colour", "red"], ["recovery-strategy", "recreat"], ["authentication", "none"], ["validator", "webhook"],
+      ["compression", "gzip", "--options", "{"], ["compression", "gzip", "--options", "{ nope: 1 }"],
+    ])
   func refuses(_ words: [String]) async throws {
     #expect(try await salvor(["contract"] + words, in: directory).code == 2)
   }

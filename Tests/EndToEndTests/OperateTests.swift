@@ -227,6 +227,13 @@ import Testing
       left == [
         "salvor-2002-01-01T00-00-00Z.db", "mine.db", "salvor-2001.db", URL(fileURLWithPath: file).lastPathComponent,
       ])
+    // A second one in the same second has a name of its own.
+    let second = try await salvor(
+      ["server", "backup", "copies", "--keep", "2", "--json"], in: place.directory,
+      environment: ["OPERATE_TOKEN": Self.adminToken])
+    #expect(second.code == 0, "\(second.err)")
+    let next = try #require(try second.json["file"].string)
+    #expect(file < next)
     for bad in [["copies", "--keep", "0"], ["copies/mine.db/x", "--keep", "1"]] {
       #expect(
         try await salvor(

@@ -84,6 +84,32 @@ import Testing
     try await desk.store.register(early, principal: "anna")
   }
 
+  @Test("where the database's path is a symbolic link, the file that it names is put back, and the link stays")
+  func symbolicLink() async throws {
+    let (desk, copy) = try await desk()
+    await desk.store.close()
+    let folder = desk.path + ".disk"
+    try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: false)
+    let file = folder + "/real.db"
+    for suffix in ["", "-wal", "-shm"] where FileManager.default.fileExists(atPath: desk.path + suffix) {
+      try FileManager.default.moveItem(atPath: desk.path + suffix, toPath: file + suffix)
+    }
+    try FileManager.default.createSymbolicLink(atPath: desk.path, withDestinationPath: file)
+    try await desk.restart()
+    await desk.store.close()
+    let done = try await desk.store.restore(from: copy)
+    #expect(try FileManager.default.destinationOfSymbolicLink(atPath: desk.path) == file)
+    let before = try #require(done.before)
+    #expect(before.hasPrefix(file + ".before-restore-"))
+    #expect(try sites(before) == ["a", "b"])
+    try await desk.restart()
+    #expect(desk.opening.isRestored)
+    #expect(try sites(file) == ["a"])
+    try await writeSite(desk, "c")
+    #expect(try sites(file) == ["a", "c"])
+    await desk.store.close()
+  }
+
   @Test("a database file that is moved or replaced under a running server takes nothing until it is back")
   func movedUnderTheServer() async throws {
     let (desk, copy) = try await desk()

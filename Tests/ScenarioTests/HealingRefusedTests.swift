@@ -80,6 +80,27 @@ struct HealingRefusedTests {
     #expect(try archive(a).map { Array($0[..<2]) } == [["kept", "constraint"]])
   }
 
+  @Test(
+    "what a refused change had blocked is not sent by itself: no acknowledged value is overwritten in silence (never 3)"
+  )
+  func blockedBefore() async throws {
+    let (fleet, a, b) = try await fleet()
+    try await b.write("UPDATE site SET city = 'A' WHERE id = 's9'")
+    try await synchronize([b])
+    try await a.write("UPDATE site SET name = 'mine' WHERE id = 's9'")
+    try await synchronize([a, b])
+    try await a.write(
+      "UPDATE site SET name = 'wrong', city = 'B' WHERE id = 's9'",
+      "UPDATE site SET city = 'C' WHERE id = 's9'")
+    #expect(try await a.sync().refused == 2)
+    try await fleet.restore("dawn")
+    try await synchronize([a, b], times: 2)
+    #expect(try sites(fleet) == [["s0", "Zero", "Berne"], ["s9", "mine", "A"]])
+    try fleet.expectEqual(["site"], [a, b])
+    #expect(try Set(archive(a).map { Array($0[..<2]) }) == [["kept", "blocked"], ["kept", "constraint"]])
+    #expect(try fleet.serverConnection().integer("SELECT count(*) FROM salvor_conflict") == 0)
+  }
+
   @Test("whoever takes back a change of a lost row leaves the row as it was acknowledged")
   func takenBack() async throws {
     let (fleet, a, b) = try await fleet()

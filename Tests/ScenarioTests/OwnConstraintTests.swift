@@ -84,4 +84,38 @@ struct OwnConstraintTests {
     let report = try await a.sync()
     #expect(report.upserts == 0 && report.roundTrips == 1 && report.notices == [])
   }
+
+  @Test(
+    "a unique index over a column of the application's own, or over the key alone, stands in nobody's way, and the rows that REPLACE removes by it are captured",
+    arguments: [
+      "CREATE UNIQUE INDEX own ON size (u)", "CREATE UNIQUE INDEX own ON size (u, width)",
+      "CREATE UNIQUE INDEX own ON size (u) WHERE u IS NOT NULL", "CREATE UNIQUE INDEX own ON size (id)",
+    ], [true, false])
+  func ownUnique(index: String, isFirst: Bool) async throws {
+    let fleet = try Fleet(schema: Self.schema)
+    try await fleet.start()
+    let a = try fleet.device("a")
+    if isFirst {
+      try a.connection().execute(
+        "CREATE TABLE size (id TEXT NOT NULL PRIMARY KEY, width INTEGER, note TEXT, u TEXT); \(index)")
+    } else {
+      #expect(try await a.sync().error == nil)
+      try a.connection().execute("ALTER TABLE size ADD COLUMN u TEXT; \(index)")
+      #expect(try await a.sync().error == nil)
+    }
+    try await a.write("INSERT INTO size (id, width, u) VALUES ('1', 1, 'x'), ('2', 1, 'y'), ('3', 1, 'z')")
+    #expect(try await a.sync().error == nil)
+    let byKey = index.hasSuffix("(id)")
+    try await a.write(
+      byKey ? "UPDATE OR REPLACE size SET id = '2' WHERE id = '1'" : "UPDATE OR REPLACE size SET u = 'y' WHERE id = '1'"
+    )
+    #expect(try await a.sync().error == nil)
+    #expect(try a.rows("size").map { $0[0] } == (byKey ? ["2", "3"] : ["1", "3"]))
+    #expect(try fleet.serverRows("size").map { $0[0] } == (byKey ? ["2", "3"] : ["1", "3"]))
+    try await a.write("INSERT OR REPLACE INTO size (id, width, u) VALUES ('\(byKey ? "3" : "4")', 1, 'z')")
+    #expect(try await a.sync().error == nil)
+    #expect(try fleet.serverRows("size").map { $0[0] } == a.rows("size").map { $0[0] })
+    #expect(try await a.open().errorArchive().isEmpty)
+    await fleet.stop()
+  }
 }

@@ -75,6 +75,53 @@ struct OwnTableTests {
   }
 
   @Test(
+    "A table that a later schema makes the server's, in a group that has come: what the device had in it is the server's to say",
+    arguments: [false, true], [false, true])
+  func takenOver(wasClientOnly: Bool, isNewGroup: Bool) async throws {
+    let other = "o: { primaryKey: \"id\", columns: { id: \"text\", n: \"text?\" } }"
+    func schema(_ version: Int, _ maintained: String?, _ group: String) -> String {
+      let table = maintained.map {
+        ", t: { maintained: \"\($0)\", \(group) primaryKey: \"id\", columns: { id: \"text\", n: \"text?\" } }"
+      }
+      return "{ version: \(version), groups: { ref: {} }, tables: { \(other)\(table ?? "") } }"
+    }
+    let fleet = try Fleet(schema: schema(1, wasClientOnly ? "client" : nil, ""))
+    try await fleet.start()
+    let device = try fleet.device("a")
+    #expect(try await device.sync().error == nil)
+    try device.connection().execute(
+      """
+      CREATE TABLE IF NOT EXISTS t (id TEXT PRIMARY KEY NOT NULL, n TEXT);
+      INSERT INTO t VALUES ('a1', 'mine'), ('s1', 'mine');
+      """)
+    #expect(try await device.sync().error == nil)
+    fleet.schemaText = schema(2, "server", isNewGroup ? "group: \"ref\"," : "")
+    try await fleet.restart()
+    try fleet.serverConnection().execute("INSERT INTO t VALUES ('s1', 'the server''s'), ('s2', 'new')")
+    for _ in 1...2 { #expect(try await device.sync().error == nil) }
+    #expect(try fleet.serverRows("t").count == 2)
+    try fleet.expectEqual(["t"], [device])
+    #expect(try await device.open().errorArchive().isEmpty)
+    await fleet.stop()
+  }
+
+  @Test("Rows that the server refuses in the first synchronization are no rows that were removed")
+  func refusedAtFirst() async throws {
+    let fleet = try Fleet()
+    try await fleet.start()
+    try fleet.serverConnection().execute("INSERT INTO severity VALUES (1, 'minor')")
+    let device = try fleet.device("a")
+    _ = try await device.open()
+    try await device.write(
+      "INSERT INTO severity VALUES (7, 'mine')", "INSERT INTO site (id, name) VALUES ('s', 'mine')")
+    let report = try await device.sync()
+    #expect(report.error == nil && report.refused == 1 && report.uploaded == 1)
+    #expect((report.upserts, report.deletes) == (2, 0))
+    #expect(try device.rows("severity").count == 2)
+    await fleet.stop()
+  }
+
+  @Test(
     "A trigger or a constraint of the own table that is against what its onDelete says: its rows are kept aside, and the download ends",
     arguments: [
       "p TEXT REFERENCES p (id) ON DELETE CASCADE); CREATE TRIGGER t BEFORE DELETE ON own BEGIN SELECT RAISE(IGNORE); END",

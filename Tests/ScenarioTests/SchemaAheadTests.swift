@@ -423,4 +423,34 @@ struct SchemaAheadTests {
     #expect(try a.rows("answer") == [["a1", "f1"]])
     try fleet.expectEqual(["form", "answer"], [a, b])
   }
+
+  @Test(
+    "a restore is recovered where the application's later file renames a table of which the server compares everything")
+  func restoredUnderARename() async throws {
+    func schema(_ version: Int, _ head: String, _ scope: String) -> String {
+      "{ version: \(version), tables: { \(head) primaryKey: \"id\", columns: { id: \"text\", who: \"text?\", c: \"text?\" }\(scope) } } }"
+    }
+    let scope = ", scope: { who: \"principal\" }"
+    let fleet = try await started(schema(1, "t: {", ""))
+    let before = try fleet.device("a", credentials: "principal: \"anna\"")
+    try await before.write("INSERT INTO t VALUES ('1', 'anna', 'x')")
+    #expect(try await before.sync().error == nil)
+    try await fleet.backup("night")
+    try await before.write("UPDATE t SET c = 'lost' WHERE id = '1'")
+    #expect(try await before.sync().error == nil)
+    try await change(fleet, to: schema(2, "t: {", scope))
+    #expect(try await before.sync().error == nil)
+    await before.close()
+    try await fleet.restore("night")
+    let later = schema(3, "t2: { renamedFrom: \"t\",", scope)
+    let a = try fleet.device("a", schema: later, credentials: "principal: \"anna\"")
+    try await a.write("INSERT INTO t VALUES ('2', 'anna', 'unsent')")
+    let report = try await a.sync()
+    #expect(report.error == nil && report.healed == 1, "\(report)")
+    #expect(try fleet.serverRows("t").map { $0[2] } == ["lost", "unsent"])
+    try await change(fleet, to: later)
+    #expect(try await a.sync().error == nil)
+    try fleet.expectEqual(["t2"], [a])
+    await fleet.stop()
+  }
 }

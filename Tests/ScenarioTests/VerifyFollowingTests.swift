@@ -24,6 +24,19 @@ struct VerifyFollowingTests {
     await fleet.stop()
   }
 
+  @Test("a table that is in none of the groups that were named is named with its group")
+  func otherGroup() async throws {
+    let fleet = try Fleet()
+    try await fleet.start()
+    let device = try fleet.device("a")
+    #expect(try await device.sync().error == nil)
+    let error = await #expect(throws: SalvorError.self) {
+      try await device.open().verify(groups: ["reference"], tables: ["site"])
+    }
+    #expect(error?.code == .usage && error?.message.contains("in the group \"visits\"") == true)
+    await fleet.stop()
+  }
+
   @Test("of a dropped table it says that it is not compared")
   func dropped() async throws {
     let (fleet, device) = try await changed()

@@ -237,6 +237,96 @@ struct WithdrawnFileTests {
     #expect(try await a.open().queue().map(\.table) == ["tag"] && a.rows("tag") == [["t1", "one"]])
   }
 
+  @Test(
+    "a column that a new device's file loses when it is withdrawn stays with what was written, and goes up once the server has it",
+    arguments: [false, true], [false, true])
+  func columnBeforeTheFirstSync(hasSynchronized: Bool, isRenamed: Bool) async throws {
+    let fleet = try Fleet()
+    try await fleet.start()
+    let later =
+      isRenamed
+      ? Self.later.replacing("site: {", "place: { renamedFrom: \"site\",").replacing(
+        "table: \"site\"", "table: \"place\"") : Self.later
+    let new = try fleet.device("a", schema: later)
+    _ = try await new.open()
+    let name = isRenamed ? "place" : "site"
+    try await new.write(
+      "INSERT INTO \(name) (id, name) VALUES ('s1', 'Pier')",
+      "INSERT INTO \(name) (id, name, stars) VALUES ('s2', 'Quay', 5)")
+    if hasSynchronized { #expect(try await new.sync().error?.code == (isRenamed ? .schemaAhead : nil)) }
+    await new.close()
+    let a = try withdrawn(fleet)
+    #expect(try await a.sync().error == nil)
+    // What says something in the column waits for the server to have it.
+    #expect(try await a.sync().queued == 1)
+    #expect(try fleet.serverRows("site").map { $0[1] } == ["Pier"])
+    #expect(try a.connection().rows("SELECT stars FROM site ORDER BY id") == [[3], [5]])
+    await a.close()
+    // Opened once more, by which time no file is withdrawn any more.
+    let again = try withdrawn(fleet)
+    try await again.write("UPDATE site SET name = 'Mole' WHERE id = 's1'")
+    #expect(try await again.sync().error == nil)
+    #expect(try fleet.serverRows("site").map { $0[1] } == ["Mole"])
+    await again.close()
+    try await change(fleet, to: Self.later)
+    let updated = try fleet.device("a", schema: Self.later)
+    for _ in 1...2 { #expect(try await updated.sync().error == nil) }
+    #expect(try fleet.serverConnection().rows("SELECT stars FROM site ORDER BY id") == [[3], [5]])
+    #expect(try await updated.sync().queued == 0)
+    let columns = "SELECT id, name, city, stars, seats FROM site ORDER BY id"
+    #expect(try updated.connection().rows(columns) == fleet.serverConnection().rows(columns))
+    await fleet.stop()
+  }
+
+  @Test(
+    "a device that skips a version has what is new to it under the names of its server's, and those of its file when the server has them",
+    arguments: ["column", "table", "columnOfKnown"], [false, true])
+  func skippedVersion(what: String, isWritten: Bool) async throws {
+    func schema(_ version: Int, _ tables: String) -> String { "{ version: \(version), tables: { \(tables) } }" }
+    let o = "o: { primaryKey: \"id\", columns: { id: \"text\", n: \"text?\" } }"
+    let made = what == "columnOfKnown" ? "o" : what == "table" ? "t2" : "t"
+    let column = what == "table" ? "c" : "d"
+    let (second, third) =
+      switch what {
+      case "columnOfKnown":
+        (
+          "o: { primaryKey: \"id\", columns: { id: \"text\", n: \"text?\", c: \"text?\" } }",
+          "o: { primaryKey: \"id\", columns: { id: \"text\", n: \"text?\", d: { type: \"text?\", renamedFrom: \"c\" } } }"
+        )
+      case "table":
+        (
+          "\(o), t: { primaryKey: \"id\", columns: { id: \"text\", c: \"text?\" } }",
+          "\(o), t2: { renamedFrom: \"t\", primaryKey: \"id\", columns: { id: \"text\", c: \"text?\" } }"
+        )
+      default:
+        (
+          "\(o), t: { primaryKey: \"id\", columns: { id: \"text\", c: \"text?\" } }",
+          "\(o), t: { primaryKey: \"id\", columns: { id: \"text\", d: { type: \"text?\", renamedFrom: \"c\" } } }"
+        )
+      }
+    let fleet = try Fleet(schema: schema(1, o))
+    try await fleet.start()
+    let before = try fleet.device("a")
+    #expect(try await before.sync().error == nil)
+    await before.close()
+    try await change(fleet, to: schema(2, second))
+    let old = what == "columnOfKnown" ? "o" : "t"
+    try fleet.serverConnection().execute("INSERT INTO \(old) (id, c) VALUES ('s1', 'the server''s')")
+    let a = try fleet.device("a", schema: schema(3, third))
+    _ = try await a.open()
+    if isWritten { try await a.write("INSERT INTO \(made) (id, \(column)) VALUES ('a1', 'written')") }
+    for _ in 1...2 { #expect(try await a.sync().error == nil) }
+    try fleet.expectEqual([old, "o"], [a])
+    #expect(try fleet.serverRows(old).count == (isWritten ? 2 : 1))
+    try await change(fleet, to: schema(3, third))
+    for _ in 1...2 { #expect(try await a.sync().error == nil) }
+    try fleet.expectEqual([made, "o"], [a])
+    #expect(try a.connection().rows("SELECT \(column) FROM \(made) WHERE id = 's1'") == [["the server's"]])
+    let status = try await a.open().status()
+    #expect(status.queued == 0 && status.inError == 0)
+    await fleet.stop()
+  }
+
   @Test("a recovery that rebuilds the tables keeps a withdrawn column with its values and a withdrawn table")
   func recreated() async throws {
     let fleet = try await ahead(Self.later, "UPDATE site SET stars = 5 WHERE id = 's1'")

@@ -28,13 +28,6 @@ enum KnownFindings {
       seed: 3041,
       words: ["never-3-unaccounted", "written without triggers", "mark 'k1'"]),
     Finding(
-      story: "a lost delete by a mark of a row that is back on the server (not traced)",
-      swarm: "storm", seed: 6002, words: ["not-healed", "area 'k5'"]),
-    Finding(
-      story:
-        "rows that reference one another do not come to a device where the schema has moved one table to another group",
-      swarm: "storm", seed: 6160, words: ["never-4-differs", "d1 has none"]),
-    Finding(
       story: "a row that INSERT OR FAIL leaves behind when a trigger of the application's ends it",
       swarm: "storm", seed: 6179, words: ["never-4-differs", "item 'k5'"]),
     Finding(
@@ -43,10 +36,6 @@ enum KnownFindings {
     Finding(
       story: "a row that INSERT OR FAIL leaves behind when a trigger of the application's ends it",
       swarm: "storm", seed: 6383, words: ["never-3-unaccounted", "area 'k6'"]),
-    Finding(
-      story:
-        "an edit of a row that a purge has erased on another device, where its parent was written meanwhile (not traced)",
-      swarm: "in-place", seed: 9_160_672, words: ["never-3-unaccounted", "site 'k6'"]),
     Finding(
       story:
         "what a program writes before a server sees that its open file was restored counts as the copy's (decision 224)",

@@ -245,6 +245,14 @@ extension SalvorClient {
         "There is no synchronized table \"\(table)\". The tables are: \(known.map(\.name).joined(separator: ", "))."
       )
     }
+    if let groups, let tables {
+      for table in known where tables.contains(table.name) && !groups.contains(table.group) {
+        throw SalvorError(
+          .usage,
+          "The table \"\(table.name)\" is in the group \"\(table.group)\", which is not among those to verify: \(groups.sorted().joined(separator: ", ")). Name its group, too, or no group."
+        )
+      }
+    }
     let found = known.filter { table in
       (groups?.contains(table.group) ?? true) && (tables?.contains(table.name) ?? true)
         && state.groups.contains { $0.name == table.group && $0.isSynchronized }

@@ -158,7 +158,11 @@ struct RecoveryFetch {
     let own = questions.configuration.schema
     guard own.version > version else { return [:] }
     let names = Set(known.map { $0.name.folded })
-    let unknown = own.synchronized.filter { !names.contains($0.name.folded) && known.table(formerly: $0.name) == nil }
+    let unknown = own.synchronized.filter { table in
+      !names.contains(table.name.folded) && known.table(formerly: table.name) == nil
+        // The device has it under its name of before, until its server's schema renames it.
+        && !table.renamedFrom.contains { names.contains($0.folded) }
+    }
     return Dictionary(unknown.map { ($0.name, $0) }) { first, _ in first }
   }
 

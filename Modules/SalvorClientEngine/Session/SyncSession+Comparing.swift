@@ -65,4 +65,10 @@ extension SyncSession {
     }
     return position.text
   }
+
+  /// How much of what changed since the cursors has come, as the server says; nil: it does not.
+  func share(_ line: JSONValue) -> Double? {
+    guard let thousandths = line["permille"]?.integer, (0...1000).contains(thousandths) else { return nil }
+    return Double(thousandths) / 1000
+  }
 }

@@ -13,6 +13,8 @@ struct SyncSession {
   /// Requests wait for the next session: what was written while triggers were away, or what the server did not know before it
   /// delivered its SyncConfig.
   var hasNewRequests = false
+  /// Rows came that rows which were left out may reference.
+  var isToCompare = false
   /// What an upload may have, as the server has said.
   var room: UploadRoom
   /// The upload was taken back, or was a part of what waits, since it may not be more: the next session goes on.
@@ -508,19 +510,14 @@ struct SyncSession {
     report.upserts += applied.upserts
     report.deletes += applied.deletes
     report.displaced += Int64(applied.displaced.count)
-    report.notices += applied.notices
-    if applied.captured > 0 || applied.isToCompare { hasNewRequests = true }
+    report.noteLeftOut(applied, comparing: compare.map(\.table))
+    if applied.captured > 0 { hasNewRequests = true }
+    isToCompare = applied.isToCompare
     if !applied.displaced.isEmpty { isArchiveTouched = true }
     for table in compare where table.isFed || differing.contains(table.table) { report.changed.whole(table.table) }
     report.snapshots += applied.snapshots
     noteSeed(applied)
     for snapshot in snapshots { for table in snapshot.tables { report.changed.whole(table.table) } }
-  }
-
-  /// How much of what changed since the cursors has come, as the server says; nil: it does not.
-  private func share(_ line: JSONValue) -> Double? {
-    guard let thousandths = line["permille"]?.integer, (0...1000).contains(thousandths) else { return nil }
-    return Double(thousandths) / 1000
   }
 
   /// Nothing was sent and every cursor is the one that the device has: there is nothing to apply or to write.
@@ -582,7 +579,8 @@ struct SyncSession {
     report.waiting = settled.waiting
     // How many wait there is asked for with the next begin, whatever this one said.
     if !results.waiting.isEmpty { met = nil }
-    if settled.refused > 0 { isArchiveTouched = true }
+    report.displaced += Int64(settled.displaced.count)
+    if settled.refused > 0 || !settled.displaced.isEmpty { isArchiveTouched = true }
     if room.blobBytes != nil || room.lastCounter != nil { isUnfinished = try await store.status().queued > 0 }
     room.lastCounter = nil
     if settled.asksAgain { isUnfinished = true }

@@ -67,6 +67,22 @@ extension ClientStoreContract {
       try expect(found.allSatisfy(\.isFed), "they are fed besides")
     },
     recovering(
+      ContractSchemas.circles,
+      "comparison: tables that reference one another are compared when rows of both were left out one after the other",
+      rule: "RecoveringClientStore.swift, tablesToCompare"
+    ) { bench in
+      let groups = Set(bench.schema.groups.map(\.name))
+      try await bench.download(full: ["desk", "person"])
+      let first = try await bench.download(rows: [("desk", ["d1", "p1"])])
+      try expect(first.leftOut == 1 && !first.isToCompare, "nothing is to be compared for the first row alone")
+      let second = try await bench.download(rows: [("person", ["p1", "d1"])])
+      try expect(second.leftOut == 1 && second.isToCompare, "each waits for the other: both are to be compared")
+      try await bench.restart()
+      let found = try await bench.recovering.tablesToCompare(groups: groups)
+      try expectEqual(found.map(\.table).sorted(), ["desk", "person"], "the tables")
+      try expect(found.allSatisfy(\.isFed), "they are fed besides")
+    },
+    recovering(
       keySet, "comparison: rows without a version and lost keys are bases like any; a dirty row keeps its requests",
       rule: "semantics 4, key-set"
     ) { bench in

@@ -265,6 +265,30 @@ extension ClientStoreContract {
         [1, 1, 1, 1, 2, 1], "kept, merged, discarded, upserts, deletes, lost")
     },
     recovering(
+      ContractSchemas.notes(),
+      "recovery: a rehearsal joins a refused request and its later edit, as the session before a recovery does",
+      rule: "semantics 9, Plan"
+    ) { bench in
+      try await bench.download(full: ["note"], rows: [("note", ["n1", "a", .null])])
+      try await bench.write(.update("note", ["n1"], ["title": "refused"]))
+      try await bench.upload { _ in .constraint }
+      try await bench.write(.update("note", ["n1"], ["body": "mine"]))
+      let recovered = Recovered(shared: 1, rows: [("note", ["n1", "a", .null])])
+      let order = bench.order(recovered)
+      let bytes = try bench.payload(recovered, head: 2)
+      try await bench.recovering.keepForRehearsal(bytes)
+      let rehearsed = try await bench.recovering.rehearse(order).counts
+      try expectEqual(
+        [rehearsed.kept + rehearsed.merged, rehearsed.discarded, rehearsed.displaced], [1, 0, 0],
+        "kept, discarded, displaced")
+      try expectEqual(try await bench.archived().count, 1, "the archive after the rehearsal")
+      _ = try await bench.begin()
+      await bench.store.endSession()
+      try await bench.store.stage(StagedChunk(download: "recovery", bytes: bytes, position: "p"))
+      let report = try await bench.recovering.recover(order).counts
+      try expectEqual(report, rehearsed, "the counts of the recovery")
+    },
+    recovering(
       ContractSchemas.notes(), "recovery: subscriptions and settings go only where everything is made anew",
       rule: "semantics 9, the strategies"
     ) { bench in

@@ -132,7 +132,8 @@ extension World {
     }
     let after = try serverContents()
     oracle.ran(before, after)
-    oracle.purge(name)
+    // What goes with it by a foreign key is erased as it is (decision 233).
+    for gone in Set(before.keys.filter { after[$0] == nil } + [name]).sorted() { oracle.purge(gone) }
     oracle.wrote(nil, before, after)
     trace.add("  server: \(name) is purged")
   }

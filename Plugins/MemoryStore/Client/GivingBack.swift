@@ -17,29 +17,35 @@ extension ClientContent {
   mutating func giveBack(_ id: RequestID, isRejected: Bool) -> Bool {
     let lost = takeApart([id])
     guard !lost.isEmpty else { return false }
-    keepAsItIs(id, on: bases)
+    keepAsItIs(id, on: bases, withFailed: false)
     offerAgain(lost, rejected: isRejected ? requests.first { $0.id == id } : nil)
     return true
   }
 
   /// The request in error goes to the archive. What depends on it returns where it can stand without: answers with it.
+  ///
+  /// - Parameter withFailed: those in error that depend on it go to the archive, too.
   @discardableResult
-  mutating func keepAsItIs(_ id: RequestID, on tables: MemoryTables) -> [RequestID] {
+  mutating func keepAsItIs(
+    _ id: RequestID, on tables: MemoryTables, withFailed: Bool
+  ) -> (displaced: [RequestID], kept: [RequestID]) {
     let active = requests.indices.filter { requests[$0].state != .displaced && requests[$0].state != .kept }
-    guard let place = active.firstIndex(where: { requests[$0].id == id }) else { return [] }
+    guard let place = active.firstIndex(where: { requests[$0].id == id }) else { return ([], []) }
     let dependence = Dependence(active.map { requests[$0] }, on: tables, schema: schema)
     var displaced: [RequestID] = []
+    var kept: [RequestID] = []
     for dependent in dependence.dependents(of: [place]) {
       let index = active[dependent]
-      if requests[index].id == id {
+      if requests[index].id == id || (withFailed && requests[index].isInError) {
         requests[index].state = .kept
+        kept.append(requests[index].id)
       } else {
         requests[index].stateBefore = requests[index].state
         requests[index].state = .displaced
         displaced.append(requests[index].id)
       }
     }
-    return displaced
+    return (displaced, kept)
   }
 
   /// The row's first change, an update, makes the lost row again: it is an insert of the whole row.

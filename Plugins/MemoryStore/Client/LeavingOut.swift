@@ -62,14 +62,37 @@ extension ClientContent {
     leftOutBlobs = nil
   }
 
-  /// A row of a referenced table came: the tables that lack rows are compared. False: there are none.
-  mutating func lookAgain(_ arrivals: Arrivals) -> Bool {
-    let came = Set(arrivals.rows.keys.map(\.table))
-    let whole = incomplete.filter { name in
+  /// What a download has brought stands with what it references, or is left out. Where a row came that rows which were left out before may
+  /// reference, their tables are compared; so are tables that reference one another, when rows of both are left out: each may wait for the other.
+  mutating func leaveOut(_ constraints: Constraints, of arrivals: Arrivals) -> (left: [LeftOutRow], isToCompare: Bool) {
+    let before = incomplete
+    let left = leaveOut(constraints)
+    let names = Set(left.map { RowName(table: $0.row.table, key: $0.row.key) })
+    let came = Set(arrivals.rows.keys.filter { !names.contains($0) }.map(\.table))
+    let whole = before.filter { name in
       schema.table(name)?.references.contains { came.contains($0.table) } == true
     }
-    incomplete.subtract(whole)
-    toCompare.formUnion(whole)
-    return !whole.isEmpty
+    let now = Set(names.map(\.table))
+    var circle: Set<String> = []
+    for old in before {
+      for new in now where new != old && reaches(from: old, new) && reaches(from: new, old) {
+        circle.formUnion([old, new])
+      }
+    }
+    incomplete = before.subtracting(whole).union(now).subtracting(circle)
+    toCompare.formUnion(whole.union(circle))
+    return (left, !whole.union(circle).isEmpty)
+  }
+
+  /// Rows of `table` reference rows of `other`, or rows that do.
+  private func reaches(from table: String, _ other: String) -> Bool {
+    var found: Set<String> = []
+    var open = [table]
+    while let next = open.popLast() {
+      for reference in schema.table(next)?.references ?? [] where found.insert(reference.table).inserted {
+        open.append(reference.table)
+      }
+    }
+    return found.contains(other)
   }
 }

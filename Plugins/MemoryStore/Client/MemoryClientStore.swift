@@ -47,8 +47,8 @@ public actor MemoryClientStore: ClientStore {
       // A later file than the one that a server has agreed to: what it renames or drops comes with the server's schema.
       if state.serverID != nil, setup.schema.version > state.config.schemaVersion { state.isConfigDelivered = true }
       if !state.isConfigDelivered { state.config = SyncConfig(setup.schema) }
-      state.own = setup.schema
       let added = state.added(beside: setup.schema)
+      state.own = setup.schema
       let schema =
         state.isConfigDelivered || !added.isEmpty
         ? state.config.schema(own: setup.schema, added: added) : setup.schema
@@ -240,13 +240,13 @@ public actor MemoryClientStore: ClientStore {
   public func settle(sequence: SequenceID, results: UploadResults) throws -> SettleReport {
     var state = try read()
     guard state.current == sequence else { throw SalvorError.noSuchUpload }
-    let report = state.settle(results, at: clock.now())
+    var report = state.settle(results, at: clock.now())
     if let previous = state.previous { state.olderSequences.insert(previous, at: 0) }
     state.previous = sequence
     state.current = nil
     state.stamp = RequestStamp(from: random)
     state.release()
-    try state.remake(try constraints(state))
+    report.displaced = try state.remake(try constraints(state)).sorted { $0.counter < $1.counter }
     writeIdentity(&state)
     return report
   }
@@ -293,9 +293,10 @@ public actor MemoryClientStore: ClientStore {
     state.rememberCompared(arrivals, as: end.groups)
     try state.dropStaleChildren(try constraints(state), downloaded: Set(end.groups.map(\.name)), isRecovery: false)
     state.toCompare.subtract(state.staged.compactMap(\.compared))
-    report.isToCompare = state.lookAgain(arrivals)
-    let left = state.leaveOut(try constraints(state))
+    let (left, isToCompare) = state.leaveOut(try constraints(state), of: arrivals)
+    report.isToCompare = isToCompare
     report.leftOut = Int64(left.count)
+    report.leftOutNotices = left.noticesByTable
     report.notices += left.notices + (state.leftOutBlobs?.notices ?? [])
     state.leftOutBlobs?.notices = []
     state.staged = []

@@ -197,11 +197,17 @@ extension ClientContent {
 
 /// What the device's schema has and the server's SyncConfig does not (`SyncConfig.schema(own:added:)`).
 extension ClientContent {
-  /// What stays when `own` no longer names it (decision 214). A device that has met no server keeps whole tables alone: a column that
-  /// its file lacks is refused by name.
+  /// What stays when `own` no longer names it (decision 214). A device that has met no server keeps whole tables, and columns where the
+  /// file that had them was of a later version: a column that another file lacks is refused by name.
   func added(beside own: Schema) -> [Table] {
     let added = config.added(in: schema)
-    return isConfigDelivered ? added : added.filter { own.table($0.name) == nil }
+    if isConfigDelivered || own.version < self.own.version { return added }
+    return added.filter { table in
+      guard own.table(table.name) != nil else { return true }
+      // It stayed when an earlier file was withdrawn.
+      let known = self.own.table(table.name)
+      return table.columns.allSatisfy { table.primaryKey.contains($0.name) || known?.columnIndex($0.name) == nil }
+    }
   }
 
   private func isUnknown(_ change: Change) -> Bool {

@@ -70,8 +70,7 @@ struct ClientRecovery {
       offerLostRows()
       remakeLostParents()
     }
-    _ = content.lookAgain(arrivals)
-    _ = content.leaveOut(constraints)
+    _ = content.leaveOut(constraints, of: arrivals)
     for id in try content.remake(constraints, afterDownload: true) { requests[id] = (.displaced, "displaced") }
     for request in content.requests where request.state == .displaced && setAside.contains(request.id) {
       requests[request.id] = (.displaced, "displaced")

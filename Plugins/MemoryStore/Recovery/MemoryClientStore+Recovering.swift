@@ -142,6 +142,14 @@ extension MemoryClientStore: RecoveringClientStore {
     let payloads = database.besides.rehearsal
     database.besides.rehearsal = []
     if let done = state.recoveries.first(where: { $0.report.id == order.id }) { return done.report }
+    // A recovery follows a session that has begun: what that joins is one request here, too.
+    if state.current == nil {
+      _ = state.splitOpenGroup()
+      state.offerWithheld()
+      let budget = UploadBudget(bytesMin: limits.blobReferenceBytesMin, room: UploadRoom())
+      _ = try state.chooseOutgoing(nil, budget, try constraints(state))
+      state.takeUploadBack()
+    }
     return report(of: try recovered(state, order, filePayloads(order, payloads, state) + payloads))
   }
 

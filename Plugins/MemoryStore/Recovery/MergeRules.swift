@@ -41,8 +41,11 @@ extension ClientRecovery {
           && content.requests[index].changes.contains { $0.row == name && changesLoss($0) }
       }) {
         let id = content.requests[index].id
-        requests[id] = (.discarded, content.requests[index].refusal?.reason)
-        setAside += content.keepAsItIs(id, on: tables)
+        let left = content.keepAsItIs(id, on: tables, withFailed: true)
+        setAside += left.displaced
+        for request in content.requests where left.kept.contains(request.id) {
+          requests[request.id] = (.discarded, request.refusal?.reason)
+        }
       }
     }
   }

@@ -138,6 +138,7 @@ final class DownloadApply: NewBases {
     var report = stream.report
     report.displaced = try settlement.displaced.map { try context.requestID(first: $0.first) }
     report.leftOut = Int64(settlement.leftOut.count)
+    report.leftOutNotices = settlement.leftOut.noticesByTable
     report.notices += settlement.notices
     report.isToCompare = settlement.isToCompare
     if let lostBefore { try context.forgetGivenBack(after: lostBefore) }

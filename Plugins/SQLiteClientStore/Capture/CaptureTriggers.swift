@@ -206,24 +206,38 @@ struct TriggerParts {
     return all.filter { $0 < t.keyCount || names.contains(t.columns[$0].name.folded) }
   }
 
+  /// Columns of the application's own that stand in a unique index: they have no slot.
+  var ownConflictColumns: [String] {
+    let slots = Set(t.columns.map { $0.name.folded })
+    var names: [String] = []
+    for part in t.uniques.flatMap(\.parts) where !slots.contains(part.name.folded) && !names.contains(part.name) {
+      names.append(part.name)
+    }
+    return names
+  }
+
   /// `UPDATE OF` the columns that can collide. A unique index over a generated or partial column moves with others, so
-  /// that any update counts; the rowid has other names in a SET clause.
-  func ofColumns(_ slots: [Int], rowid: Bool) -> String {
+  /// that any update counts; the rowid has other names in a SET clause. Nil: no column can.
+  func ofColumns(_ slots: [Int], rowid: Bool) -> String? {
     let generated = Set(t.generated.map { $0.folded })
     let anyCounts = t.uniques.contains { unique in
       unique.condition != nil || unique.parts.contains { generated.contains($0.name.folded) }
     }
     if anyCounts { return "" }
-    let names = slots.map { quoted(t.columns[$0].name) } + (rowid && t.hasRowidKey ? ["rowid", "oid", "_rowid_"] : [])
-    return " OF " + names.joined(separator: ", ")
+    let names =
+      slots.map { quoted(t.columns[$0].name) } + ownConflictColumns.map(quoted)
+      + (rowid && t.hasRowidKey ? ["rowid", "oid", "_rowid_"] : [])
+    return names.isEmpty ? nil : " OF " + names.joined(separator: ", ")
   }
 
   var beforeUpdate: CaptureTriggers.Trigger {
     let others = " AND NOT (\(t.sameKey(t.tableColumn, t.old)))"
-    let columns = ofColumns(conflictSlots, rowid: true)
+    let columns = ofColumns(conflictSlots, rowid: true) ?? ""
     let exists = t.conflicts.map { "EXISTS (SELECT 1 FROM \(name) x WHERE \($0)\(others))" }.joined(
       separator: "\n    OR ")
-    let changes = columns.isEmpty ? "" : "\(t.anyDiffers(conflictSlots, t.old, t.new)) AND "
+    let own = ownConflictColumns.map { " OR OLD.\(quoted($0)) IS NOT NEW.\(quoted($0))" }.joined()
+    let differs = t.anyDiffers(conflictSlots, t.old, t.new)
+    let changes = columns.isEmpty ? "" : "\(own.isEmpty ? differs : "(\(differs)\(own))") AND "
     return trigger(
       "bu", "BEFORE UPDATE\(columns)", when: "\(changes)(\(exists))",
       copies(t.conflicts, besides: others) + trim)
@@ -296,9 +310,11 @@ struct TriggerParts {
 
   /// Rows that an update of a unique value removed; before the update itself, so that replaying the log never collides.
   var updateVictims: CaptureTriggers.Trigger? {
-    guard !t.uniques.isEmpty else { return nil }
+    guard !t.uniques.isEmpty, let columns = ofColumns(conflictSlots.filter { $0 >= t.keyCount }, rowid: false) else {
+      return nil
+    }
     return trigger(
-      "av", "AFTER UPDATE\(ofColumns(conflictSlots.filter { $0 >= t.keyCount }, rowid: false))",
+      "av", "AFTER UPDATE\(columns)",
       when: "\(hasCopies) AND \(keyIsSame)",
       [
         victims(besides: "NOT (\(t.sameKey(t.pendingColumn, t.new)))", gone: t.isGone(t.pendingColumn)),

@@ -10,7 +10,10 @@ struct DroppedColumn {
   let column: String
   private var connection: SQLiteConnection { context.connection }
 
-  /// Answers what a person should know.
+  /// Takes the column out of what is known, while it is still in its table: `dropColumn` takes it from there, when all columns that are
+  /// dropped are out.
+  ///
+  /// - Returns: what a person should know.
   func drop(_ archive: inout SchemaArchive) throws -> [String] {
     let before = archive.count
     if let captured = context.catalog.table(table.name),
@@ -33,7 +36,7 @@ struct DroppedColumn {
         "\(table.name).\(column) was dropped from the schema: \(archive.count - before) waiting values are in the archive."
       )
     }
-    return try notices + dropColumn()
+    return notices
   }
 
   private var message: String { "The column \(table.name).\(column) was dropped from the schema." }
@@ -247,8 +250,11 @@ struct DroppedColumn {
   // MARK: The table
 
   /// A column that SQLite does not take out by itself (a key, a constraint, an index or a trigger names it) goes when the
-  /// table is made anew.
-  private func dropColumn() throws -> [String] {
+  /// table is made anew, and all others that are dropped with it.
+  ///
+  /// - Returns: what a person should know.
+  func dropColumn() throws -> [String] {
+    guard try connection.tableShape(table.name)?.column(column) != nil else { return [] }
     connection.clearStatementCache()
     do {
       try connection.savepoint("salvor_column") {

@@ -19,13 +19,23 @@ struct KeptAdditions {
     told = Set((try known?.optionalArray("withdrawn") ?? []).compactMap(\.string))
   }
 
-  /// Those of a device that has had no SyncConfig: whole tables that its file named until now. Columns that it lacks are refused by name.
-  func beside(_ own: Schema, _ before: [Table]) throws -> [Table] {
-    try tables
-      + before.filter { table in
-        try own.table(table.name) == nil && own.tables.table(formerly: table.name) == nil
-          && connection.tableShape(table.name) != nil
-      }
+  /// Those of a device that has had no SyncConfig: whole tables that its file named until now, and where that was of a later version, which
+  /// is withdrawn, columns. A column that a file of no earlier version lacks is refused by name: it may have been renamed.
+  ///
+  /// - Parameters:
+  ///   - own: the application's schema.
+  ///   - before: the tables as `last` has defined them.
+  ///   - last: the configuration that the tables were brought in line with; nil: the device is new.
+  func beside(_ own: Schema, _ before: [Table], last: SyncConfig?) throws -> [Table] {
+    let added = try before.filter { table in
+      try own.table(table.name) == nil && own.tables.table(formerly: table.name) == nil
+        && connection.tableShape(table.name) != nil
+    }
+    guard let last, own.version < last.schemaVersion else { return tables + added }
+    let withdrawn = SyncConfig(own).added(in: Schema(tables: before)).filter {
+      own.tables.table(formerly: $0.name) != nil
+    }
+    return tables + added + withdrawn
   }
 
   /// Notes what the device has beyond its server's schema. In the transaction that brought the tables in line.

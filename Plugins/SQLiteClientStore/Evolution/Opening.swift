@@ -34,7 +34,7 @@ struct Opening {
     let delivered = try connection.deliveredConfig()
     let kept = try KeptAdditions(connection)
     let own = delivered == nil ? setup.schema.takingBackNames(of: before) : setup.schema
-    let added = delivered == nil ? try kept.beside(own, before) : kept.tables
+    let added = delivered == nil ? try kept.beside(own, before, last: connection.lastConfig()) : kept.tables
     let config = delivered ?? SyncConfig(own)
     let schema = delivered == nil && added.isEmpty ? own : config.schema(own: own, added: added)
     let isOlder = try bringLogOver(setup, before)
@@ -56,6 +56,8 @@ struct Opening {
     var (context, opening) = try bringInLine(
       schema, own: setup.schema, config, before: before, isOlder: isOlder)
     if hasLostLog { opening.notices.append(try lostLog.settle(context)) }
+    // An upload that was drawn with the file that had it was taken by no server.
+    if delivered == nil, !added.isEmpty { try UploadChoice(context: context).leaveOutUnsendable() }
     // What a synchronization that was cut has compared says nothing of what was written since.
     if !opening.restoredTriggers.isEmpty { try connection.clearStaged() }
     if isUnnumbered {
@@ -110,7 +112,15 @@ struct Opening {
       let agreed = try connection.lastConfig(), own.version >= agreed.schemaVersion
     else { return false }
     let isUnnumbered = own.version == agreed.schemaVersion
-    if isUnnumbered, SyncConfig(own).digest == agreed.digest { return false }
+    if isUnnumbered {
+      // What the tables give back is no part of their form: the server's word for it comes with its next SyncConfig.
+      var same = own
+      for place in same.tables.indices {
+        let known = agreed.entries.first { $0.table.name == same.tables[place].name }?.table
+        same.tables[place].heal = known?.heal ?? same.tables[place].heal
+      }
+      if SyncConfig(same).digest == agreed.digest { return false }
+    }
     try connection.setState(.configDelivered, .integer(1))
     return isUnnumbered
   }
@@ -208,6 +218,15 @@ struct Opening {
           return table.name
         })
       try UnprovenTables(context).mark(doubtful.sorted(), servers: doubtful)
+    }
+    if adopts {
+      // What a device had in a table before the server took it over is the server's to say (decision 244). In a group that came already no
+      // download says which rows the server does not have.
+      let taken = try catalog.tables.filter { table in
+        try schema.table(table.name)?.maintained == .server && before.table(formerly: table.name) == nil
+          && connection.integer("SELECT 1 FROM \(quoted(table.name)) LIMIT 1") != nil
+      }
+      try UnprovenTables(context).takeServers(taken)
     }
     opening.notices += catalog.tables.filter { changes.newTables.contains($0.name) }.flatMap(\.keyNotices)
     opening.notices += try ownTableNotices(changes.newTables.filter { !opening.createdTables.contains($0) }, schema)

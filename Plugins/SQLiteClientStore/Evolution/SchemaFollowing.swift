@@ -61,7 +61,7 @@ struct SchemaFollowing {
     for step in renames.steps {
       try removeCapture(of: step.column == nil ? step.old : step.table, nowNamed: step.table)
     }
-    try renames.apply(to: connection)
+    notices += try renames.apply(to: connection)
     try renameInCatalog()
     if !drops.isEmpty || !tables.isEmpty { try drop(drops.map { ($0.table, $0.column) }, tables) }
     // Written anew with the names of now.
@@ -113,7 +113,7 @@ struct SchemaFollowing {
         )
         return connection.changes
       }
-      try connection.execute("ALTER TABLE \(quoted(table)) DROP COLUMN \(quoted(own))")
+      notices += try connection.alter("ALTER TABLE \(quoted(table)) DROP COLUMN \(quoted(own))")
       hasChanged = true
       notices.append(
         "\(table).\(own) was a column of the application's own, and the schema gives its name to \(old): it is that column now, with \(count == 1 ? "1 value" : "\(count) values") of the application's own."
@@ -210,6 +210,9 @@ struct SchemaFollowing {
       try removeCapture(of: table.name, nowNamed: table.name)
       notices += try DroppedColumn(context: try known(), table: table, column: column).drop(&archive)
     }
+    for (table, column) in columns {
+      notices += try DroppedColumn(context: try known(), table: table, column: column).dropColumn()
+    }
     for name in tables {
       try removeCapture(of: name, nowNamed: name)
       notices += try DroppedTable(context: try known(), name: name).drop(&archive)
@@ -240,10 +243,15 @@ extension CaptureCatalog {
       }
       let slots = try connection.rows("SELECT name FROM salvor_column WHERE t = ?1 ORDER BY slot", .integer(number))
         .compactMap { $0[0].string }
-      // Those that the schema has just got are not there yet.
-      var flags = schema.table(name)?.flags ?? FlagColumns()
-      flags.dirty = flags.dirty.flatMap { shape.column($0)?.name }
-      flags.deleted = flags.deleted.flatMap { shape.column($0)?.name }
+      // Those that the schema has just got are not there yet; what it renames has its name of before.
+      let table = schema.tables.table(formerly: name)
+      func here(_ flag: String?) -> String? {
+        guard let flag else { return nil }
+        let former = table?.columns.first { $0.name == flag }?.renamedFrom ?? []
+        return ([flag] + former).lazy.compactMap { shape.column($0)?.name }.first
+      }
+      var flags = table?.flags ?? FlagColumns()
+      (flags.dirty, flags.deleted) = (here(flags.dirty), here(flags.deleted))
       catalog.tables.append(
         CapturedTable(
           number: number, slots: slots, keyCount: shape.primaryKey.count, shape: shape, actions: [], flags: flags))

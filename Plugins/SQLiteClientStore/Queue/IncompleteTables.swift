@@ -38,7 +38,19 @@ struct IncompleteTables {
     return parents
   }
 
-  /// After rows came and were left out.
+  /// Rows of `number` reference rows of `other`, or rows that do.
+  private func reaches(from number: Int64, _ other: Int64) -> Bool {
+    var found: Set<Int64> = []
+    var next = parents(of: [number])
+    while !next.isSubset(of: found) {
+      found.formUnion(next)
+      next = parents(of: next)
+    }
+    return found.contains(other)
+  }
+
+  /// After rows came and were left out. A table whose rows may stand now is compared. So are tables that reference one another, when rows of
+  /// both are left out: where they came one after the other, each waits for the other.
   ///
   /// - Parameters:
   ///   - left: tables of which rows were left out now.
@@ -47,14 +59,19 @@ struct IncompleteTables {
   func note(left: Set<Int64>, came: (CapturedTable) throws -> Bool) throws -> Bool {
     let before = try numbers()
     var whole: Set<Int64> = []
+    var circle: Set<Int64> = []
     for number in before.sorted() {
       let parents = parents(of: [number]).compactMap { context.catalog.table(number: $0) }
       if try parents.contains(where: came) { whole.insert(number) }
+      for other in left where other != number && reaches(from: number, other) && reaches(from: other, number) {
+        circle.formUnion([number, other])
+      }
     }
-    try UnprovenTables(context).takeServers(whole.compactMap { context.catalog.table(number: $0) })
-    let now = before.subtracting(whole).union(left)
+    try UnprovenTables(context).takeServers(
+      whole.union(circle).sorted().compactMap { context.catalog.table(number: $0) })
+    let now = before.subtracting(whole).union(left).subtracting(circle)
     if now != before { try set(.incomplete, now) }
-    return !whole.isEmpty
+    return !whole.union(circle).isEmpty
   }
 
   /// The same of tables that take rows for one. Whose rows change, the table is compared, but not by what brought such a row again.

@@ -27,7 +27,7 @@ struct GivingBack {
     let lost = try takeApart([range])
     guard !lost.isEmpty else { return false }
     let refused = try context.row(of: range)
-    try rows.displaceForGood(range.first)
+    try rows.displaceForGood(range.first, withFailed: false)
     try offer(lost, rejected: refused.reason == RefusalReason.rejected.rawValue ? refused : nil)
     return true
   }

@@ -78,6 +78,9 @@ struct Move {
   var holding = Holding.none
   /// Between an acknowledgement and the download that follows it bases may reference rows that are not there.
   var basesMayBreak = true
+  /// Rows of the server's that cannot stand side by side, since the download that says which of them is there did not come yet: one is left out
+  /// until then. False: they are an error.
+  var leavesOutdatedOut = false
   /// Displaced requests return where they can.
   var returnsDisplaced = true
   /// Client-only rows follow the rows that they reference; false: those are going to be made anew, and are there again then.

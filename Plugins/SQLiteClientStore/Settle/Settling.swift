@@ -52,6 +52,7 @@ final class Settling {
     if try needsRows() {
       let rows = try rows()
       rows.basesMayBreak = move.basesMayBreak
+      rows.leavesOutdatedOut = move.leavesOutdatedOut
       try rows.stand(basesMayBreak: move.basesMayBreak)
       if move.returnsDisplaced { try rows.returnDisplaced() }
       try noteLeftOut(rows)
@@ -77,6 +78,7 @@ final class Settling {
       case .refused: refusing.insert(number)
       }
     }
+    colliding.formUnion(rows.outdated)
     let incomplete = IncompleteTables(context)
     try incomplete.note(refusing: refusing)
     // Who reads a download's report is told there.

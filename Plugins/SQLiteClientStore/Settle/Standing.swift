@@ -72,7 +72,11 @@ extension WorkingRows {
       try setBase(work.table, work.key, nil)
       swept.insert(ref)
       if work.table.deletedFlag != nil { try followBase(work.table, work.key, from: work.timeline.base, to: nil) }
-      leftOut.append(LeftOutRow(row: RowPlace(table: work.table.name, key: work.key), cause: cause))
+      if case .collides = cause, basesMayBreak {
+        outdated.insert(work.table.number)
+      } else {
+        leftOut.append(LeftOutRow(row: RowPlace(table: work.table.name, key: work.key), cause: cause))
+      }
     }
     unwritable = []
     return true
@@ -114,9 +118,15 @@ extension WorkingRows {
   }
 
   /// The same of a request in error that somebody has to bring back. What depends on it returns where it can stand without.
-  func displaceForGood(_ counter: Int64) throws {
+  ///
+  /// - Parameter withFailed: those in error that depend on it go, too: nobody has asked for them to be sent (semantics 8).
+  func displaceForGood(_ counter: Int64, withFailed: Bool) throws {
+    let culprit = try context.range(of: counter)
+    let failed = try dependenceNow().dependents(of: [culprit]).filter {
+      try $0.first == culprit.first || (withFailed && context.row(of: $0).isInError)
+    }
     try displace(counter, .blocked)
-    try context.keepAsItIs(context.range(of: counter))
+    for range in failed { try context.keepAsItIs(range) }
   }
 
   /// Takes requests out of the rows and the log for good.

@@ -117,6 +117,18 @@ final class TouchedRows {
       .integer(table.number)) ?? 0
   }
 
+  /// Their keys.
+  func eachGone(_ table: CapturedTable, _ body: (Key) throws -> Void) throws {
+    let keys = (0..<table.keyCount).map { "s.k\($0)" }.joined(separator: ", ")
+    try context.connection.query(
+      "SELECT \(keys) FROM \(removed) s WHERE s.t = ?1 AND NOT EXISTS (SELECT 1 FROM \(quoted(table.name)) x WHERE \(table.rowAt { "s.k\($0)" }))",
+      [.integer(table.number)]
+    ) { row in
+      try body(row.values(from: 0, count: table.keyCount))
+      return true
+    }
+  }
+
   func wasWritten(_ table: CapturedTable, _ key: Key) throws -> Bool { try has(written, table, key) }
 
   /// A part of it was, and nothing else may have been.

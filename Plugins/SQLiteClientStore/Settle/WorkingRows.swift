@@ -47,6 +47,10 @@ final class WorkingRows {
   var firesTriggers = true
   /// Between an acknowledgement and the download that follows it.
   var basesMayBreak = false
+  /// `Move.leavesOutdatedOut`.
+  var leavesOutdatedOut = false
+  /// Tables with rows that were left out by it.
+  var outdated: Set<Int64> = []
   /// Where the rows in work stand in each other's way.
   let places: RowPlaces
   /// Rows that have changed since they were looked at.
@@ -365,7 +369,7 @@ final class WorkingRows {
         let triggers = context.triggersThatFire(on: work.table.name)
         return (ref, .refused(constraint: refusal.words, triggers: triggers))
       }
-      if basesMayBreak { return nil }
+      if basesMayBreak, !leavesOutdatedOut { return nil }
       var holder: Key?
       for unique in work.table.uniques where holder == nil {
         holder = try holders(of: row, unique, work.table).first { $0 != ref.key }

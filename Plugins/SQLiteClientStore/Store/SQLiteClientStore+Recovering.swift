@@ -128,12 +128,21 @@ extension SQLiteClientStore: RecoveringClientStore {
     defer { context.rehearses = false }
     return try withSnapshots(for: order, context, keepsFiles: true) {
       try connection.rolledBack {
+        try settleAsSession(context)
         try connection.run("DELETE FROM salvor_staging")
         try connection.run(
           "INSERT INTO salvor_staging (payload) SELECT payload FROM temp.salvor_rehearsal ORDER BY id")
         return try recovered(order, context)
       }
     }
+  }
+
+  /// A recovery follows a session that has begun: what that joins is one request in the plan, too.
+  private func settleAsSession(_ context: StoreContext) throws {
+    guard try context.connection.state(.current) == nil else { return }
+    try straighten(context)
+    try RequestSorting(context).sort()
+    _ = try settleBeforeUpload(context)
   }
 
   /// How many rows of synchronized tables have no base: the server does not have them, as far as this device knows.

@@ -294,24 +294,10 @@ public actor SQLiteClientStore: ClientStore {
           sequence: current, isResend: true, lastCounter: try connection.state(.uploadLast)?.integer ?? 0)
         return
       }
-      try WithheldOffers.offer(context)
-      // Whatever displaces requests has done so when the upload is chosen: all that is chosen is sent.
-      var move = try leavingMove(context)
-      move.joins = .edited
-      move.basesMayBreak = true
       let displacedBefore = Set(try context.displacedRequests().map(\.first))
-      let returning = !displacedBefore.isEmpty
-      move.holding = returning ? .none : .choose
-      let settlement = try context.settle(move)
-      notices += settlement.notices
-      joined = Set(settlement.joined.keys.map(\.counter))
-      if returning {
-        // What an edit of its row has brought back goes with that edit.
-        var again = Move()
-        again.joins = .editedOf(settlement.returned)
-        again.holding = .choose
-        joined.formUnion(try context.settle(again).joined.keys.map(\.counter))
-      }
+      let settled = try settleBeforeUpload(context)
+      notices += settled.notices
+      joined = settled.joined
       held = Set(try context.requests(in: .blocked).map(\.first))
       displaced = Set(try context.displacedRequests().map(\.first)).subtracting(displacedBefore)
       drawn = try drawUpload(context, groups, room)
@@ -322,6 +308,31 @@ public actor SQLiteClientStore: ClientStore {
       state: try state(context), upload: drawn, notices: notices, joined: joined,
       blocked: held.subtracting(heldBefore), held: held, displaced: displaced, takesParts: true,
       heldDeletes: try HeldDeletes(context).count())
+  }
+
+  /// What a session does before it chooses its upload: edits of failed requests' rows join them, displaced ones return, and offers that the
+  /// settings allow by now are made. Requests are sorted, and none is under way.
+  ///
+  /// - Returns: the first counters of the requests that were joined.
+  func settleBeforeUpload(_ context: StoreContext) throws -> (notices: [String], joined: Set<Int64>) {
+    try WithheldOffers.offer(context)
+    // Whatever displaces requests has done so when the upload is chosen: all that is chosen is sent.
+    var move = try leavingMove(context)
+    move.joins = .edited
+    move.basesMayBreak = true
+    move.leavesOutdatedOut = true
+    let returning = try !context.displacedRequests().isEmpty
+    move.holding = returning ? .none : .choose
+    let settlement = try context.settle(move)
+    var joined = Set(settlement.joined.keys.map(\.counter))
+    if returning {
+      // What an edit of its row has brought back goes with that edit.
+      var again = Move()
+      again.joins = .editedOf(settlement.returned)
+      again.holding = .choose
+      joined.formUnion(try context.settle(again).joined.keys.map(\.counter))
+    }
+    return (settlement.notices, joined)
   }
 
   /// Rows that no subscription covers go as soon as nothing waits that needs them, though nothing is downloaded.
@@ -403,7 +414,11 @@ public actor SQLiteClientStore: ClientStore {
           sequence: sequence, last: try connection.state(.uploadLast)?.integer ?? 0,
           failures: Int(try connection.state(.uploadFailures)?.integer ?? 0), results: results))
       move.holding = .release
-      return try context.settle(move).upload
+      move.leavesOutdatedOut = true
+      let settlement = try context.settle(move)
+      var report = settlement.upload
+      report.displaced = try settlement.displaced.map(\.first).sorted().map { try context.requestID(first: $0) }
+      return report
     }
     try forgetImages(context)
     try writeIdentity(context)

@@ -11,13 +11,23 @@ import ServerStoreSupport
 
 /// Puts a copy in the place of a database that nobody has open.
 struct Restoration {
-  /// Of the database.
+  /// Of the database, as the server is told it: the files beside it are named after it.
   let path: String
+  /// The database itself, where `path` is a symbolic link.
+  let file: String
   let source: String
   /// The copy may be of another server than the database.
   let overAnotherServer: Bool
   /// Milliseconds since 1970.
   let now: Int64
+
+  init(path: String, source: String, overAnotherServer: Bool, now: Int64) {
+    self.path = path
+    file = Files.followed(path)
+    self.source = source
+    self.overAnotherServer = overAnotherServer
+    self.now = now
+  }
 
   func run() throws -> ServerRestoration {
     try refuseItself()
@@ -28,7 +38,7 @@ struct Restoration {
         "\(source) is not as salvor server backup has written it: its SHA-256 is another. It is damaged, or something else was written there. Nothing was changed. Restore another copy; or, if this one is meant as it is, a copy of it under another name.",
         context: ["file": source])
     }
-    let placed = path + ".restoring"
+    let placed = file + ".restoring"
     Files.removeDatabase(placed)
     defer { Files.removeDatabase(placed) }
     do {
@@ -39,8 +49,9 @@ struct Restoration {
       throw refused("it is damaged, or not a SQLite database")
     }
     let (server, head) = try identity(placed)
-    let before = Files.exists(path) ? try replace(with: placed, server) : try place(placed, server)
-    FileSystem.syncFolder(of: path)
+    let before = Files.exists(file) ? try replace(with: placed, server) : try place(placed, server)
+    FileSystem.syncFolder(of: file)
+    if file != path { FileSystem.syncFolder(of: path) }
     var done = ServerRestoration(
       server: server, head: head, database: path, before: before,
       remembered: remembered.flatMap { $0.server == server ? $0.commit.number : nil })
@@ -101,8 +112,8 @@ struct Restoration {
     // Where nothing remembers what there was, the copy itself has to know that it was put back.
     if remembered?.server != server { try noteUnremembered(placed) }
     try setLedgerAside(freeName(), server)
-    for suffix in ["-wal", "-shm", "-journal"] { unlink(path + suffix) }
-    guard rename(placed, path) == 0 else { throw Files.failure("cannot be written", path) }
+    for suffix in ["-wal", "-shm", "-journal"] { unlink(file + suffix) }
+    guard rename(placed, file) == 0 else { throw Files.failure("cannot be written", file) }
     return nil
   }
 
@@ -110,7 +121,7 @@ struct Restoration {
     let before = freeName()
     // Opening a damaged database throws its log away.
     let logs = ["-wal", "-journal"]
-    for suffix in logs { link(path + suffix, before + suffix) }
+    for suffix in logs { link(file + suffix, before + suffix) }
     var keepsLogs = false
     defer { if !keepsLogs { for suffix in logs { unlink(before + suffix) } } }
     let lock = try lockedDatabase()
@@ -121,11 +132,11 @@ struct Restoration {
     try takeOverRights(placed)
     try setLedgerAside(before, server)
     // The name always stands for one of the two databases: whoever starts meanwhile makes no new one.
-    guard link(path, before) == 0 || rename(path, before) == 0 else { throw Files.failure("cannot be kept", path) }
-    if lock == nil { for suffix in logs + ["-shm"] { unlink(path + suffix) } }
-    guard rename(placed, path) == 0 else {
-      let error = Files.failure("cannot be written", path)
-      if !Files.exists(path) { rename(before, path) }
+    guard link(file, before) == 0 || rename(file, before) == 0 else { throw Files.failure("cannot be kept", file) }
+    if lock == nil { for suffix in logs + ["-shm"] { unlink(file + suffix) } }
+    guard rename(placed, file) == 0 else {
+      let error = Files.failure("cannot be written", file)
+      if !Files.exists(file) { rename(before, file) }
       throw error
     }
     return before
@@ -168,7 +179,9 @@ struct Restoration {
   private func setLedgerAside(_ before: String, _ server: ServerID) throws {
     guard overAnotherServer, let found = try? PurgeLedger(besides: path).read(), found.server != server else { return }
     let ledger = path + purgeLedgerSuffix
-    guard rename(ledger, before + purgeLedgerSuffix) == 0 else { throw Files.failure("cannot be kept", ledger) }
+    guard rename(ledger, path + before.dropFirst(file.count) + purgeLedgerSuffix) == 0 else {
+      throw Files.failure("cannot be kept", ledger)
+    }
   }
 
   /// What was erased stays so after the restore by the ledger alone: it has at least what this database knows.
@@ -192,7 +205,7 @@ struct Restoration {
     gmtime_r(&seconds, &parts)
     var text = [CChar](repeating: 0, count: 32)
     strftime(&text, text.count, "%Y%m%dT%H%M%SZ", &parts)
-    let name = path + ".before-restore-" + String(decoding: text.prefix { $0 != 0 }.map(UInt8.init), as: UTF8.self)
+    let name = file + ".before-restore-" + String(decoding: text.prefix { $0 != 0 }.map(UInt8.init), as: UTF8.self)
     if !Files.exists(name) { return name }
     return (2...).lazy.map { "\(name)-\($0)" }.first { !Files.exists($0) } ?? name
   }

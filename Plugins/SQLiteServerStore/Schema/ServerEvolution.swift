@@ -30,7 +30,7 @@ struct ServerEvolution {
       guard let table = carried[step.table] ?? known[step.old] else { continue }
       try dropTriggers(table.number)
     }
-    try renames.apply(to: connection)
+    notices += try renames.apply(to: connection)
     for step in renames.steps {
       hasChanged = true
       notices.append(
@@ -125,10 +125,9 @@ struct ServerEvolution {
       try dropIndexes(of: column.name, in: table.name)
       do {
         try connection.execute(
-          """
-          CREATE TABLE \(quoted(aside)) AS SELECT \(quotedList(table.primaryKey + [column.name])) FROM \(quoted(table.name));
-          ALTER TABLE \(quoted(table.name)) DROP COLUMN \(quoted(column.name));
-          """)
+          "CREATE TABLE \(quoted(aside)) AS SELECT \(quotedList(table.primaryKey + [column.name])) FROM \(quoted(table.name))"
+        )
+        notices += try connection.alter("ALTER TABLE \(quoted(table.name)) DROP COLUMN \(quoted(column.name))")
       } catch let error as SalvorError where error.code == .storage {
         throw SalvorError(
           .schemaRefused,

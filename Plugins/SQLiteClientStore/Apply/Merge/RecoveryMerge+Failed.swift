@@ -10,7 +10,7 @@ extension RecoveryMerge {
     for (ref, base) in Self.inOrder(stream) where isWritable(base.table) {
       guard try base.row != nil || watch.fate(of: base.table, ref.key) == .lost else { continue }
       while let failed = try failedStep(base.table, ref.key, over: base.row, rows) {
-        try rows.displaceForGood(failed.seq)
+        try rows.displaceForGood(failed.seq, withFailed: true)
       }
     }
   }

@@ -289,8 +289,14 @@ final class RecoveryMerge: RecoveryRules {
     var names: [String] = []
     for table in context.catalog.tables {
       let before = rowsBefore[table.number] ?? 0
-      let gone = try rows.touched.goneCount(table)
-      if before >= RecoveryMerge.guardedRowsMin, Double(gone) > share * Double(before) { names.append(table.name) }
+      var gone = try rows.touched.goneCount(table)
+      guard before >= RecoveryMerge.guardedRowsMin, Double(gone) > share * Double(before) else { continue }
+      // What this device deletes, or offers to, was not there before: the recovery brings the server's row and takes it away again.
+      try rows.touched.eachGone(table) { key in
+        let timeline = try rows.rows[RowRef(table: table.number, key: key)]?.timeline ?? rows.index.timeline(table, key)
+        if timeline.steps.last?.change.operation == .delete { gone -= 1 }
+      }
+      if Double(gone) > share * Double(before) { names.append(table.name) }
     }
     try Self.refuse(names)
   }
