@@ -105,22 +105,6 @@ struct OwnTableTests {
     await fleet.stop()
   }
 
-  @Test("Rows that the server refuses in the first synchronization are no rows that were removed")
-  func refusedAtFirst() async throws {
-    let fleet = try Fleet()
-    try await fleet.start()
-    try fleet.serverConnection().execute("INSERT INTO severity VALUES (1, 'minor')")
-    let device = try fleet.device("a")
-    _ = try await device.open()
-    try await device.write(
-      "INSERT INTO severity VALUES (7, 'mine')", "INSERT INTO site (id, name) VALUES ('s', 'mine')")
-    let report = try await device.sync()
-    #expect(report.error == nil && report.refused == 1 && report.uploaded == 1)
-    #expect((report.upserts, report.deletes) == (2, 0))
-    #expect(try device.rows("severity").count == 2)
-    await fleet.stop()
-  }
-
   @Test(
     "A trigger or a constraint of the own table that is against what its onDelete says: its rows are kept aside, and the download ends",
     arguments: [

@@ -512,7 +512,7 @@ struct SyncSession {
     report.displaced += Int64(applied.displaced.count)
     report.noteLeftOut(applied, comparing: compare.map(\.table))
     if applied.captured > 0 { hasNewRequests = true }
-    isToCompare = applied.isToCompare
+    if applied.isToCompare { isToCompare = true }
     if !applied.displaced.isEmpty { isArchiveTouched = true }
     for table in compare where table.isFed || differing.contains(table.table) { report.changed.whole(table.table) }
     report.snapshots += applied.snapshots

@@ -466,11 +466,8 @@ final class DownloadStream {
     try touched.written(target.table, key)
     if !lacking.isEmpty { lacking.remove(RowRef(table: target.table.number, key: key)) }
     if try rows.index.mayContain(target.table, key) {
-      let ref = RowRef(table: target.table.number, key: key)
-      // What only the device has is no row of the server's that goes.
-      let had = try bases[ref].map { $0.row != nil } ?? hasBase(target.table, key)
-      bases[ref] = (target.table, nil)
-      return had
+      bases[RowRef(table: target.table.number, key: key)] = (target.table, nil)
+      return true
     }
     if rows.isPostponed(target.table, key) { try rows.postpone(target.table, key, nil) }
     if try isTaken(target, key) { return false }
