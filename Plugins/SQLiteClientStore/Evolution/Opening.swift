@@ -222,8 +222,10 @@ struct Opening {
     if adopts {
       // What a device had in a table before the server took it over is the server's to say (decision 244). In a group that came already no
       // download says which rows the server does not have.
+      let known = Set(before.map { $0.name.folded })
       let taken = try catalog.tables.filter { table in
-        try schema.table(table.name)?.maintained == .server && before.table(formerly: table.name) == nil
+        guard let now = schema.table(table.name), now.maintained == .server else { return false }
+        return try !([now.name] + now.renamedFrom).contains { known.contains($0.folded) }
           && connection.integer("SELECT 1 FROM \(quoted(table.name)) LIMIT 1") != nil
       }
       try UnprovenTables(context).takeServers(taken)
