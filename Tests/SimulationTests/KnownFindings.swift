@@ -41,6 +41,17 @@ enum KnownFindings {
         "what a program writes before a server sees that its open file was restored counts as the copy's (decision 224)",
       swarm: "in-place", seed: 9_160_680, words: ["not-healed", "in silence"]),
     Finding(
+      story:
+        "what a program writes before a server sees that its open file was restored counts as the copy's (decision 224)",
+      swarm: "in-place", seed: 9_161_616, words: ["not-healed", "p.28.1"]),
+    Finding(
+      story:
+        "a purged row comes back: a copy without its side file, another one into the open file, and a purge before a server looks (not traced)",
+      swarm: "in-place", seed: 9_161_697, words: ["purged-returned", "site X'0055'"]),
+    Finding(
+      story: "a row that INSERT OR FAIL leaves behind when a trigger of the application's ends it", swarm: "storm",
+      seed: 6787, words: ["never-3-unaccounted", "written without triggers", "item 'k5'"]),
+    Finding(
       story: "lost rows of a table that the restored server's schema drops are nowhere", swarm: "storm", seed: 3075,
       words: ["never-2-disappeared", "site 'k2'"]),
     Finding(
