@@ -46,7 +46,7 @@ enum KnownFindings {
       swarm: "in-place", seed: 9_161_616, words: ["not-healed", "p.28.1"]),
     Finding(
       story:
-        "a purged row comes back: a copy without its side file, another one into the open file, and a purge before a server looks (not traced)",
+        "a purged row comes back: a copy into the open file that differs from what was there by its book of purged rows alone",
       swarm: "in-place", seed: 9_161_697, words: ["purged-returned", "site X'0055'"]),
     Finding(
       story: "a row that INSERT OR FAIL leaves behind when a trigger of the application's ends it", swarm: "storm",
